@@ -1,0 +1,53 @@
+"""Parallelised Q-Networks: deep Q-learning with no replay buffer and no target network, on JAX.
+
+>>> import pqn
+>>> config = pqn.preset("cartpole", seeds=10)
+>>> config.env.name
+'CartPole-v1'
+
+`pqn.train(config)` trains it, `pqn.load(run)` loads the agent, `pqn.resume(run)` continues.
+Everything is loaded on first use, so that importing `pqn` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pqn.agent import Agent as Agent
+    from pqn.agent import load as load
+    from pqn.config import Config as Config
+    from pqn.envs.check import check_env as check_env
+    from pqn.errors import PqnError as PqnError
+    from pqn.presets import preset as preset
+    from pqn.train import Result as Result
+    from pqn.train import resume as resume
+    from pqn.train import train as train
+    from pqn.types import EnvSpec as EnvSpec
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Agent": "pqn.agent",
+    "Config": "pqn.config",
+    "EnvSpec": "pqn.types",
+    "PqnError": "pqn.errors",
+    "Result": "pqn.train",
+    "check_env": "pqn.envs.check",
+    "load": "pqn.agent",
+    "preset": "pqn.presets",
+    "resume": "pqn.train",
+    "train": "pqn.train",
+}
+__all__ = sorted(_HOMES)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'pqn' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -1,0 +1,136 @@
+"""A trained agent, loaded from a run: `pqn.load("runs/…").act(obs)`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pqn import checkpoint, runs
+from pqn.config import Config
+from pqn.errors import CheckpointError, RunError
+from pqn.exploration import epsilon_greedy
+from pqn.learner import Learner, LearnerState
+from pqn.types import Array, EnvSpec, Inputs, PyTree
+
+
+class Agent:
+    """Acts in B environments at once, keeping the memory of a recurrent network between calls.
+
+    Attributes:
+      spec: the environment it was trained for.
+      config: the configuration it was trained with.
+      step: environment steps it was trained for.
+    """
+
+    def __init__(self, learner: Learner, state: LearnerState, step: int):
+        self.config, self.spec, self.step = learner.config, learner.spec, step
+        self._learner, self._state = learner, state
+        self._carry: PyTree = None
+        self._batch: int | None = None
+        self._calls = 0
+        self._q = jax.jit(learner.q_values)
+
+    def reset(self) -> None:
+        """Forgets the memory of a recurrent network, as at the start of an episode."""
+        self._carry, self._batch = None, None
+
+    def q_values(self, obs: Any, first: Any = None) -> np.ndarray:
+        """Q-values of one observation, [A], or of a batch, [B, A] (with several agents [M, A] and [B, M, A])."""
+        obs, single = self._batched(obs)
+        return np.asarray(self._unbatch(self._step(obs, first), single))
+
+    def act(
+        self, obs: Any, *, avail: Any = None, first: Any = None, epsilon: float = 0.0, seed: int | None = None
+    ) -> Any:
+        """The greedy action of one observation (an int) or of a batch ([B] int32).
+
+        Args:
+          obs: [*obs_shape] or [B, *obs_shape]; with several agents [M, *obs_shape] or [B, M, *obs_shape].
+          avail: mask of legal actions, shaped like the Q-values.
+          first: [B] bool, where an episode starts; clears the memory of a recurrent network there.
+          epsilon: chance of a random legal action instead.
+          seed: of those random actions; by default a fresh draw each call.
+        """
+        obs, single = self._batched(obs)
+        q = self._step(obs, first)
+        mask = None if avail is None else jnp.asarray(avail, bool).reshape(q.shape)
+        self._calls += 1
+        key = jax.random.key(self._calls if seed is None else seed)
+        action = epsilon_greedy(jax.random.uniform(key, q.shape[:2]), q, mask, epsilon)
+        action = np.asarray(self._unbatch(action, single))
+        return int(action) if action.ndim == 0 else action
+
+    def _batched(self, obs: Any) -> tuple[Array, bool]:
+        """obs as [B, M, *obs_shape], and whether it came without a batch axis."""
+        obs = jnp.asarray(obs, self.spec.obs_dtype)
+        agents = (self.spec.num_agents,) if self.spec.num_agents > 1 else ()
+        one = (*agents, *self.spec.obs_shape)
+        if obs.shape != one and obs.shape[1:] != one:
+            raise ValueError(
+                f"an observation of {self.spec.name} has shape {one}, or [B, ...] in a batch, not {obs.shape}"
+            )
+        single = obs.shape == one
+        return obs.reshape(-1, self.spec.num_agents, *self.spec.obs_shape), single
+
+    def _step(self, obs: Array, first: Any) -> Array:
+        batch, agents = obs.shape[:2]
+        if self._batch != batch:
+            self._carry, self._batch = self._learner.network.initial_carry(batch, agents), batch
+        start = jnp.zeros((batch, 1), bool) if first is None else jnp.asarray(first, bool).reshape(batch, 1)
+        inputs = Inputs(obs, jnp.broadcast_to(start, (batch, agents)))
+        self._carry, q = self._q(self._state, self._carry, inputs)
+        return q
+
+    def _unbatch(self, x: Array, single: bool) -> Array:
+        x = x if self.spec.num_agents > 1 else x[:, 0]
+        return x[0] if single else x
+
+
+def load(run: str | os.PathLike[str], seed: int | None = None) -> Agent:
+    """Loads the agent of a run's newest intact checkpoint.
+
+    Args:
+      run: a run directory.
+      seed: which of the run's seeds; by default the first.
+
+    Raises:
+      RunError: `run` is no run directory, has no checkpoint yet, or did not train `seed`.
+      CheckpointError: the checkpoint is damaged or from another network.
+    """
+    path, config, learner, step = open_run(run)
+    index = 0 if seed is None else seed - config.seed
+    if not 0 <= index < config.seeds:
+        raise RunError(f"{run} trained seeds {config.seed} to {config.seed + config.seeds - 1}, not {seed}")
+    return Agent(learner, load_learner(path, learner, index), step)
+
+
+def open_run(run: str | os.PathLike[str]) -> tuple[Path, Config, Learner, int]:
+    """The newest intact checkpoint of a run, its configuration, its learner and the steps trained."""
+    path = checkpoint.latest(runs.RunDir.open(run).checkpoints)
+    if path is None:
+        raise RunError(f"{run} has no intact checkpoint to load")
+    meta = checkpoint.read_metadata(path)
+    config = Config.from_dict(meta["config"])
+    return path, config, Learner(config, spec_from_dict(meta["spec"])), int(meta["step"])
+
+
+def load_learner(path: str | os.PathLike[str], learner: Learner, index: int) -> LearnerState:
+    """Parameters and statistics of one seed; the optimiser's state stays on disk."""
+    like = jax.eval_shape(learner.init, jax.random.key(0))
+    tree = checkpoint.read_tree(path, "learner")
+    pick = lambda name: jax.tree.map(lambda x: jnp.asarray(x[index]), tree.get(name, {}))  # noqa: E731
+    params, stats = pick("params"), pick("stats")
+    found = jax.tree.map(lambda x: (x.shape, x.dtype), params)
+    wanted = jax.tree.map(lambda x: (x.shape, x.dtype), like.params)
+    if found != wanted:
+        raise CheckpointError(f"the checkpoint {path} is from another network than its configuration describes")
+    return like._replace(params=params, stats=stats, opt=(), updates=jnp.asarray(tree["updates"][index]))
+
+
+def spec_from_dict(data: dict[str, Any]) -> EnvSpec:
+    return EnvSpec(**data | {"obs_shape": tuple(data["obs_shape"]), "obs_dtype": np.dtype(data["obs_dtype"])})

@@ -1,0 +1,44 @@
+"""`pqn eval RUN [--episodes N] [--json]`."""
+
+from __future__ import annotations
+
+from pqn.cli import options
+from pqn.errors import ConfigError
+
+
+def run(argv: list[str]) -> int:
+    parser = options.Parser("eval", description="Plays the agents of a run: the first full episode per environment.")
+    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser.add_argument("--episodes", type=options.whole, default=128, metavar="N", help="per seed (default: 128)")
+    parser.add_argument("--epsilon", type=options.number, default=0.0, metavar="X", help="exploration (default: 0)")
+    parser.add_argument("--seed", type=options.whole, default=0, metavar="N", help="of the episodes (default: 0)")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of words")
+    given = parser.parse(argv)
+    if given.episodes < 1:
+        raise ConfigError(f"--episodes is {given.episodes}; it must be at least 1")
+    if not 0.0 <= given.epsilon <= 1.0:
+        raise ConfigError(f"--epsilon is {given.epsilon}; it must be between 0 and 1")
+
+    from pqn.runs import RunDir
+
+    RunDir.open(given.run)
+
+    from pqn.evaluate import evaluate_run
+    from pqn.metrics import to_json
+
+    result = evaluate_run(given.run, given.episodes, given.epsilon, given.seed)
+    if given.json:
+        print(to_json(result))
+        return 0
+    print(
+        f"{result['env']}, {result['step']} training steps, {result['episodes']} episodes per seed, ε {given.epsilon:g}"
+    )
+    for seed, mean, std in zip(result["seeds"], result["return_mean"], result["return_std"], strict=True):
+        print(f"  seed {seed:<4} return {mean:10.2f} ± {std:.2f}")
+    if len(result["seeds"]) > 1:
+        print(f"  mean      return {result['mean']:10.2f}")
+    for name, value in result["info"].items():
+        print(f"  {name}: {value:.4g}")
+    if result["unfinished"]:
+        print(f"  {result['unfinished']} episodes were still open after {result['max_steps']} steps")
+    return 0

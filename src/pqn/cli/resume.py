@@ -1,0 +1,23 @@
+"""`pqn resume RUN`."""
+
+from __future__ import annotations
+
+from pqn.cli import options
+
+
+def run(argv: list[str]) -> int:
+    parser = options.Parser("resume", description="Continues a run from its newest intact checkpoint, to the bit.")
+    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
+    given = parser.parse(argv)
+
+    from pqn.runs import RunDir
+
+    RunDir.open(given.run)  # before jax is imported: a wrong path is answered at once
+
+    from pqn.cli.show import show_result
+    from pqn.progress import Progress
+    from pqn.train import resume
+
+    show_result(resume(given.run, progress=Progress(quiet=given.quiet)))
+    return 0

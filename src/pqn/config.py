@@ -1,0 +1,316 @@
+"""Every option of a run, in frozen dataclasses; no JAX here, so `pqn --help` stays instant.
+
+A field's docstring is its help text on the command line: `LearnerConfig.lam` is `--learner.lam`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pqn.errors import ConfigError, suggest
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvConfig:
+    """Which environment, and how many copies of it."""
+
+    name: str = "CartPole-v1"
+    """Environment: a name from `pqn envs`, or `module:function` for your own (`--env NAME` is short for this)."""
+    num_envs: int = 32
+    """N, environments stepped in parallel per seed."""
+    kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
+    """Options of the environment, as `key=value` pairs."""
+
+
+@dataclasses.dataclass(frozen=True)
+class NetworkConfig:
+    """The Q-network: torso, normalisation, head."""
+
+    torso: Literal["mlp", "minatar"] = "mlp"
+    """`mlp` flattens the observation; `minatar` starts with a 3×3 convolution of 16 filters."""
+    hidden: tuple[int, ...] = (256, 256)
+    """Widths of the dense layers."""
+    norm: Literal["layer", "batch", "none"] = "layer"
+    """Normalisation after every layer, before its ReLU."""
+    norm_input: bool = False
+    """Batch-normalise the observation."""
+    head: Literal["linear", "dueling"] = "linear"
+    """Output layer; `dueling` is V + A − mean(A)."""
+    init: Literal["he_normal", "lecun_normal"] = "lecun_normal"
+    """Initialiser of the hidden kernels."""
+    conv: Literal["matmul", "native"] = "matmul"
+    """Compute convolutions as slices and one matrix product, or with XLA's convolution. Same parameters either way."""
+    dtype: Literal["float32", "bfloat16"] = "float32"
+    """Arithmetic of the hidden layers; parameters, normalisation statistics and Q-values stay float32."""
+
+
+@dataclasses.dataclass(frozen=True)
+class LearnerConfig:
+    """Algorithm 1 of the paper."""
+
+    rollout_steps: int = 64
+    """T, steps per environment in each update."""
+    segment_length: int = 0
+    """L, length of the pieces that are shuffled into minibatches; 0 chooses 1 for feed-forward networks."""
+    epochs: int = 4
+    """Passes over each rollout."""
+    minibatches: int = 16
+    """Gradient steps per pass."""
+    lr: float = 1e-4
+    """Learning rate."""
+    lr_decay: bool = True
+    """Let the learning rate fall linearly to 0 over the run."""
+    optimizer: Literal["radam", "adam"] = "radam"
+    """The paper uses RAdam."""
+    max_grad_norm: float = 10.0
+    """Clip gradients to this global norm."""
+    gamma: float = 0.99
+    """γ, discount."""
+    lam: float = 0.95
+    """λ of the Q(λ) return: 0 is one-step Q-learning, 1 the longest return the rollout allows."""
+    eps_start: float = 1.0
+    """ε of the first update."""
+    eps_finish: float = 0.2
+    """ε once it has decayed."""
+    eps_decay: float = 0.2
+    """Share of the run over which ε falls linearly from start to finish."""
+    reward_scale: float = 1.0
+    """Rewards are multiplied by this in the loss; reported returns are not."""
+    l2_final: float = 0.0
+    """Coefficient of ½‖w‖² on the output layer's kernel."""
+    l2_inner: float = 0.0
+    """Coefficient of ½‖M‖² on all other kernels."""
+    bootstrap_truncation: bool = True
+    """Bootstrap from the true last observation of an episode cut by a time limit. Off, such an end counts as terminal,
+    as in the published results."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EvalConfig:
+    """Greedy evaluation; it never touches the training stream."""
+
+    count: int = 10
+    """Evaluations over the run, evenly spaced, the last one on the final weights; one more before training. 0: none."""
+    num_envs: int = 64
+    """Episodes per evaluation and seed: the first full episode of each environment."""
+    epsilon: float = 0.0
+    """ε while evaluating."""
+    max_steps: int = 0
+    """Stop an evaluation episode after this many steps; 0 uses the environment's own limit (10 000 if it has none)."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SaveConfig:
+    """Checkpoints and logs."""
+
+    checkpoints: int = 10
+    """Checkpoints over the run, evenly spaced. At least the final one is always written."""
+    keep: int = 3
+    """How many of them to keep on disk."""
+    minutes: float = 10.0
+    """Also write one when this much time has passed since the last."""
+    logs: int = 100
+    """Rows in metrics.jsonl over the run."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """A whole run."""
+
+    preset: str = "custom"
+    """Name of the preset this configuration started from."""
+    total_steps: int = 500_000
+    """Environment steps per seed."""
+    seed: int = 0
+    """First seed; the others are seed+1, seed+2, …"""
+    seeds: int = 1
+    """How many seeds to train at once, as one compiled program."""
+    env: EnvConfig = dataclasses.field(default_factory=EnvConfig)
+    network: NetworkConfig = dataclasses.field(default_factory=NetworkConfig)
+    learner: LearnerConfig = dataclasses.field(default_factory=LearnerConfig)
+    eval: EvalConfig = dataclasses.field(default_factory=EvalConfig)
+    save: SaveConfig = dataclasses.field(default_factory=SaveConfig)
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps one update collects, per seed: T·N."""
+        return self.learner.rollout_steps * self.env.num_envs
+
+    @property
+    def updates(self) -> int:
+        """Updates in the run; a remainder of `total_steps` smaller than one rollout is left out."""
+        return self.total_steps // self.steps_per_update
+
+    @property
+    def segment_length(self) -> int:
+        """L after defaults."""
+        return self.learner.segment_length or 1
+
+    def replace(self, options: Mapping[str, Any] | None = None, /, **top: Any) -> Config:
+        """A copy with options changed; nested ones by their command-line name.
+
+        >>> Config().replace({"learner.lr": 0.1}, seeds=3).learner.lr
+        0.1
+        """
+        config = self
+        for name, value in {**(options or {}), **top}.items():
+            config = _set(config, name, name.split("."), value)
+        return config
+
+    def validate(self) -> Config:
+        """Returns itself, or raises `ConfigError` with a sentence that names the option and values that would do."""
+        for check in (_check_counts, _check_ranges, _check_batch):
+            check(self)
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    @staticmethod
+    def from_dict(data: Mapping[str, Any]) -> Config:
+        """Inverse of `to_dict`, also after a trip through JSON. Unknown names are an error, missing ones take defaults."""
+        return _build(Config, data, "")
+
+
+def _set(config: Any, name: str, path: list[str], value: Any) -> Any:
+    fields = {field.name: field for field in dataclasses.fields(config)}
+    if path[0] not in fields:
+        raise ConfigError(f"there is no option {name!r}{suggest(path[0], fields)}")
+    current = getattr(config, path[0])
+    if len(path) > 1:
+        if not dataclasses.is_dataclass(current):
+            raise ConfigError(f"there is no option {name!r}: {path[0]} has no parts")
+        value = _set(current, name, path[1:], value)
+    elif dataclasses.is_dataclass(current) and not isinstance(value, type(current)):
+        raise ConfigError(
+            f"{name} is a group of options; set one of its parts, such as '{name}.{_first_field(current)}'"
+        )
+    return dataclasses.replace(config, **{path[0]: value})
+
+
+def _first_field(config: Any) -> str:
+    return dataclasses.fields(config)[0].name
+
+
+_GROUPS = {"env": EnvConfig, "network": NetworkConfig, "learner": LearnerConfig, "eval": EvalConfig, "save": SaveConfig}
+
+
+def _build(cls: type, data: Mapping[str, Any], prefix: str) -> Any:
+    names = {field.name for field in dataclasses.fields(cls)}
+    values = {}
+    for name, value in data.items():
+        if name not in names:
+            raise ConfigError(f"there is no option {prefix + name!r}{suggest(name, names)}")
+        if not prefix and name in _GROUPS:
+            value = _build(_GROUPS[name], value, f"{name}.")
+        values[name] = tuple(value) if isinstance(value, list) else value
+    return cls(**values)
+
+
+def _check_counts(config: Config) -> None:
+    least_one = {
+        "env.num_envs": config.env.num_envs,
+        "learner.rollout_steps": config.learner.rollout_steps,
+        "learner.epochs": config.learner.epochs,
+        "learner.minibatches": config.learner.minibatches,
+        "eval.num_envs": config.eval.num_envs,
+        "total_steps": config.total_steps,
+        "seeds": config.seeds,
+        "save.keep": config.save.keep,
+        "save.logs": config.save.logs,
+        "save.checkpoints": config.save.checkpoints,
+    }
+    for name, value in least_one.items():
+        _require(_is_whole(value) and value >= 1, name, value, "a whole number, at least 1")
+    least_zero = {
+        "learner.segment_length": config.learner.segment_length,
+        "eval.count": config.eval.count,
+        "eval.max_steps": config.eval.max_steps,
+    }
+    for name, value in least_zero.items():
+        _require(_is_whole(value) and value >= 0, name, value, "a whole number, at least 0")
+    _require(_is_whole(config.seed) and 0 <= config.seed < 2**31, "seed", config.seed, "a whole number from 0 to 2³¹−1")
+    for width in config.network.hidden:
+        _require(_is_whole(width) and width >= 1, "network.hidden", config.network.hidden, "widths of at least 1")
+
+
+def _check_ranges(config: Config) -> None:
+    learner = config.learner
+    unit = {
+        "learner.gamma": learner.gamma,
+        "learner.lam": learner.lam,
+        "learner.eps_start": learner.eps_start,
+        "learner.eps_finish": learner.eps_finish,
+        "learner.eps_decay": learner.eps_decay,
+        "eval.epsilon": config.eval.epsilon,
+    }
+    for name, value in unit.items():
+        _require(0.0 <= value <= 1.0, name, value, "between 0 and 1")
+    positive = {
+        "learner.lr": learner.lr,
+        "learner.max_grad_norm": learner.max_grad_norm,
+        "save.minutes": config.save.minutes,
+    }
+    for name, value in positive.items():
+        _require(value > 0.0, name, value, "greater than 0")
+    for name, value in {"learner.l2_final": learner.l2_final, "learner.l2_inner": learner.l2_inner}.items():
+        _require(value >= 0.0, name, value, "at least 0")
+    _check_choices(config.network, "network")
+    _check_choices(learner, "learner")
+
+
+_CHOICES = {
+    "network.torso": ("mlp", "minatar"),
+    "network.norm": ("layer", "batch", "none"),
+    "network.head": ("linear", "dueling"),
+    "network.init": ("he_normal", "lecun_normal"),
+    "network.conv": ("matmul", "native"),
+    "network.dtype": ("float32", "bfloat16"),
+    "learner.optimizer": ("radam", "adam"),
+}
+
+
+def _check_choices(group: Any, prefix: str) -> None:
+    for name, choices in _CHOICES.items():
+        head, field = name.split(".")
+        if head == prefix:
+            value = getattr(group, field)
+            _require(value in choices, name, repr(value), f"one of {', '.join(choices)}{suggest(str(value), choices)}")
+
+
+def _check_batch(config: Config) -> None:
+    learner, num_envs = config.learner, config.env.num_envs
+    length = config.segment_length
+    if learner.rollout_steps % length:
+        raise ConfigError(
+            f"learner.segment_length {length} does not divide learner.rollout_steps {learner.rollout_steps}; "
+            f"try {_near_divisor(learner.rollout_steps, length)}"
+        )
+    segments = learner.rollout_steps // length * num_envs
+    if segments % learner.minibatches:
+        raise ConfigError(
+            f"learner.minibatches {learner.minibatches} does not divide the batch of {segments} "
+            f"(learner.rollout_steps {learner.rollout_steps} × env.num_envs {num_envs}"
+            f"{'' if length == 1 else f' ÷ segment length {length}'}); try {_near_divisor(segments, learner.minibatches)}"
+        )
+    if config.updates < 1:
+        raise ConfigError(
+            f"total_steps {config.total_steps} is less than one rollout of {config.steps_per_update} steps "
+            f"(learner.rollout_steps {learner.rollout_steps} × env.num_envs {num_envs})"
+        )
+
+
+def _near_divisor(total: int, wanted: int) -> int:
+    """The divisor of `total` closest to `wanted`."""
+    return min((d for d in range(1, total + 1) if total % d == 0), key=lambda d: abs(d - wanted))
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _require(holds: bool, name: str, value: Any, wanted: str) -> None:
+    if not holds:
+        raise ConfigError(f"{name} is {value}; it must be {wanted}")

@@ -1,0 +1,56 @@
+"""Environments: the contract, the adapters, the probes, and a checker.
+
+Everything here is loaded on first use, so that listing the environments (`pqn envs`) never imports jax.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from pqn.errors import EnvError
+
+if TYPE_CHECKING:
+    from pqn.envs.base import Autoreset, JaxEnv, Outcome, SingleEnv
+    from pqn.envs.check import CheckReport, check_env
+    from pqn.envs.registry import EnvInfo, as_jax_env, available, make
+
+
+_HOME = {
+    "Autoreset": "base",
+    "CheckReport": "check",
+    "EnvInfo": "registry",
+    "JaxEnv": "base",
+    "Outcome": "base",
+    "SingleEnv": "base",
+    "as_jax_env": "registry",
+    "available": "registry",
+    "check_env": "check",
+    "make": "registry",
+}
+
+__all__ = [
+    "Autoreset",
+    "CheckReport",
+    "EnvError",
+    "EnvInfo",
+    "JaxEnv",
+    "Outcome",
+    "SingleEnv",
+    "as_jax_env",
+    "available",
+    "check_env",
+    "make",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

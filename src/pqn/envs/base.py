@@ -1,0 +1,165 @@
+"""The environment contract, and the wrapper that turns one environment into N with autoreset.
+
+Most environments are easiest to write one at a time: implement `SingleEnv` and let `Autoreset` do the rest
+(vectorisation, time limit, reset in the same step, true final observations). An environment that is already
+vectorised implements `JaxEnv` itself. Either way, run `pqn.envs.check_env` on the result.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+
+from pqn.errors import EnvError
+from pqn.types import Array, EnvSpec, PyTree, TimeStep
+
+
+@runtime_checkable
+class JaxEnv(Protocol):
+    """N environments stepped by one pure function. The state owns its random key."""
+
+    spec: EnvSpec
+    num_envs: int
+
+    def reset(self, key: Array) -> tuple[PyTree, TimeStep]:
+        """Starts N episodes."""
+        ...
+
+    def step(self, state: PyTree, action: Array) -> tuple[PyTree, TimeStep]:
+        """Takes `action` [N, M] int32 and resets, within the same step, the environments whose episode ended."""
+        ...
+
+
+class Outcome(NamedTuple):
+    """What one step of a `SingleEnv` yields; the observation is the true successor, never a reset one."""
+
+    state: PyTree
+    obs: Array  # [*obs_shape], or [M, *obs_shape] with several agents
+    reward: Array
+    terminated: Array
+    truncated: Array | bool = False  # by a rule of its own; `spec.max_episode_steps` is applied on top, and where
+    # that is given nothing may truncate earlier: the collector counts on it (leave it None otherwise)
+    info: dict[str, Array] = {}  # noqa: RUF012  name -> scalar, reported at the last step of an episode
+
+
+class SingleEnv(Protocol):
+    """One environment, written without thinking about batches or resets."""
+
+    spec: EnvSpec
+
+    def reset(self, key: Array) -> tuple[PyTree, Array]:
+        """Returns a fresh state and its observation."""
+        ...
+
+    def step(self, key: Array, state: PyTree, action: Array) -> Outcome:
+        """Takes one action: a scalar, or [M] with several agents."""
+        ...
+
+    # An environment with `spec.masked` also has `avail(state) -> [A] or [M, A] bool`.
+
+
+class AutoresetState(NamedTuple):
+    key: Array  # one key for all N environments: a single batched draw is cheaper than N streams
+    inner: PyTree  # [N, ...]
+    steps: Array  # [N] int32, steps taken in the open episode
+
+
+class Autoreset:
+    """N copies of a `SingleEnv` under the `JaxEnv` contract.
+
+    Args:
+      env: the environment to copy.
+      num_envs: N.
+
+    Raises:
+      EnvError: fewer than one environment, or `spec.masked` without an `avail` method.
+    """
+
+    def __init__(self, env: SingleEnv, num_envs: int):
+        if num_envs < 1:
+            raise EnvError(f"num_envs must be at least 1, not {num_envs}.")
+        if env.spec.masked and not hasattr(env, "avail"):
+            raise EnvError(f"{env.spec.name} has `spec.masked` but no method `avail(state)` that gives the mask.")
+        self.env = env
+        self.spec = env.spec
+        self.num_envs = num_envs
+
+    def reset(self, key: Array) -> tuple[AutoresetState, TimeStep]:
+        key, reset_key = jax.random.split(key)
+        inner, obs = jax.vmap(self.env.reset)(jax.random.split(reset_key, self.num_envs))
+        no = jnp.zeros(self.num_envs, bool)
+        obs, avail = self._per_agent(obs), self._avail(inner)
+        step = TimeStep(
+            obs=obs,
+            first=jnp.ones((self.num_envs, self.spec.num_agents), bool),
+            reward=jnp.zeros(self.num_envs, jnp.float32),
+            terminated=no,
+            truncated=no,
+            final_obs=jnp.zeros_like(obs) if self.spec.truncates else None,
+            avail=avail,
+            final_avail=avail if self.spec.truncates else None,
+            info=self._blank_info(inner),
+        )
+        return AutoresetState(key, _strong(inner), jnp.zeros(self.num_envs, jnp.int32)), step
+
+    def step(self, state: AutoresetState, action: Array) -> tuple[AutoresetState, TimeStep]:
+        key, step_key, reset_key = jax.random.split(state.key, 3)
+        action = action if self.spec.num_agents > 1 else action[:, 0]
+        out = jax.vmap(self.env.step)(jax.random.split(step_key, self.num_envs), state.inner, action)
+        steps = state.steps + 1
+        terminated, truncated = self._ended(out, steps)
+        done = terminated | truncated
+
+        fresh, fresh_obs = jax.vmap(self.env.reset)(jax.random.split(reset_key, self.num_envs))
+        inner = jax.tree.map(lambda new, old: jnp.where(_expand(done, new), new, old), fresh, out.state)
+        final_obs = self._per_agent(out.obs)
+        obs = jnp.where(_expand(done, final_obs), self._per_agent(fresh_obs), final_obs)
+        timestep = TimeStep(
+            obs=obs,
+            first=jnp.broadcast_to(done[:, None], (self.num_envs, self.spec.num_agents)),
+            reward=out.reward.astype(jnp.float32),
+            terminated=terminated,
+            truncated=truncated,
+            final_obs=final_obs if self.spec.truncates else None,
+            avail=self._avail(inner),
+            final_avail=self._avail(out.state) if self.spec.truncates else None,
+            info={name: value.astype(jnp.float32) for name, value in out.info.items()},
+        )
+        return AutoresetState(key, _strong(inner), jnp.where(done, 0, steps)), timestep
+
+    def _ended(self, out: Outcome, steps: Array) -> tuple[Array, Array]:
+        """Terminated and truncated [N]; where both are claimed, the task has ended and the limit is moot."""
+        terminated = out.terminated.astype(bool)
+        truncated = jnp.broadcast_to(out.truncated, terminated.shape).astype(bool)
+        if self.spec.truncates and self.spec.max_episode_steps is not None:
+            truncated = truncated | (steps >= self.spec.max_episode_steps)
+        return terminated, truncated & ~terminated
+
+    def _per_agent(self, obs: Array) -> Array:
+        obs = obs.astype(self.spec.obs_dtype)
+        return obs if self.spec.num_agents > 1 else obs[:, None]
+
+    def _avail(self, inner: PyTree) -> Array | None:
+        if not self.spec.masked:
+            return None
+        avail = jax.vmap(self.env.avail)(inner).astype(bool)  # type: ignore[attr-defined]
+        return avail if self.spec.num_agents > 1 else avail[:, None]
+
+    def _blank_info(self, inner: PyTree) -> dict[str, Array]:
+        """Zeros under the names that `step` reports, so that reset and step yield the same tree."""
+        action = jnp.zeros((self.spec.num_agents,) if self.spec.num_agents > 1 else (), jnp.int32)
+        one = jax.tree.map(lambda x: x[0], inner)
+        names = jax.eval_shape(self.env.step, jax.random.key(0), one, action).info
+        return {name: jnp.zeros(self.num_envs, jnp.float32) for name in names}
+
+
+def _expand(flag: Array, like: Array) -> Array:
+    """Reshapes flag [N] so that it broadcasts against like [N, ...]."""
+    return flag.reshape(flag.shape + (1,) * (like.ndim - flag.ndim))
+
+
+def _strong(state: PyTree) -> PyTree:
+    """Strips jax's weak types, left behind by Python numbers: they would compile the first step a second time."""
+    return jax.tree.map(lambda x: x if jnp.issubdtype(x.dtype, jax.dtypes.extended) else x.astype(x.dtype), state)

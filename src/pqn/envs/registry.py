@@ -1,0 +1,248 @@
+"""From a name to an environment: `make("CartPole-v1", num_envs=64)`.
+
+Three forms of name are understood: an id that a family knows ("CartPole-v1", "Breakout-MinAtar"), the same with the
+family in front ("probe:two-step"), and "module:function" for an environment of the user's own. Importing this module
+costs nothing: jax and the simulators are loaded when an environment is made.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import os
+import sys
+import traceback
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pqn.errors import EnvError
+
+if TYPE_CHECKING:
+    from pqn.envs.base import JaxEnv
+
+
+class EnvInfo(NamedTuple):
+    """A row of `pqn envs`."""
+
+    name: str
+    family: str
+    description: str
+
+
+class Family(NamedTuple):
+    """Where a family of environments lives; its module has `make(name, num_envs, **kwargs) -> JaxEnv`."""
+
+    module: str
+    names: dict[str, str]  # name -> short description
+    refused: dict[str, str]  # names that exist but that we do not offer -> why, as the rest of a sentence
+    extra: str | None = None  # the optional dependency that brings its package; None: a core dependency
+    prefixed: bool = False  # whether names are written "family:name"; otherwise the bare name is the common form
+
+
+_CONTINUOUS = "has continuous actions, and Q-learning takes a maximum over finitely many"
+
+# Ids are listed here, and not asked of gymnax, because asking means importing it. A test compares the two.
+_GYMNAX = Family(
+    module="pqn.envs.gymnax",
+    names={
+        "CartPole-v1": "balance a pole on a cart; 500 steps",
+        "Acrobot-v1": "swing a two-link pendulum up; 500 steps",
+        "MountainCar-v0": "rock a car out of a valley; sparse reward, 200 steps",
+        "Asterix-MinAtar": "collect gold, avoid enemies; 10x10x4",
+        "Breakout-MinAtar": "break bricks with a ball; 10x10x4",
+        "Freeway-MinAtar": "cross the road; 10x10x7",
+        "Seaquest-MinAtar": "rescue divers under fire; 10x10x10 (slow to simulate)",
+        "SpaceInvaders-MinAtar": "shoot the aliens; 10x10x6",
+        "Catch-bsuite": "catch the falling ball; option rows, columns",
+        "DeepSea-bsuite": "deep exploration; option size",
+        "MemoryChain-bsuite": "recall a bit after memory_length steps",
+        "UmbrellaChain-bsuite": "credit assignment over chain_length steps with noisy rewards",
+        "DiscountingChain-bsuite": "choose among rewards after 1, 3, 10, 30 or 100 steps",
+        "SimpleBandit-bsuite": "one-step bandit whose arms are shuffled every episode",
+        "FourRooms-misc": "navigate four rooms with slipping moves",
+        "MetaMaze-misc": "find the hidden goal of a maze again and again; needs memory",
+        "BernoulliBandit-misc": "two-armed Bernoulli bandit over 100 pulls; needs memory",
+        "GaussianBandit-misc": "fixed arm against a Gaussian one over 100 pulls; needs memory",
+        "Pong-misc": "keep the ball in play; 30x40x3",
+        "FrozenLake-misc": "cross the slippery ice; option map_name 4x4 or 8x8",
+    },
+    refused={
+        "Pendulum-v1": _CONTINUOUS,
+        "MountainCarContinuous-v0": _CONTINUOUS,
+        "PointRobot-misc": _CONTINUOUS,
+        "Reacher-misc": _CONTINUOUS,
+        "Swimmer-misc": _CONTINUOUS,
+        "MNISTBandit-bsuite": "downloads its data set when it is made, which we do not do behind your back",
+    },
+)
+_PROBE = Family(
+    module="pqn.envs.probe",
+    names={
+        "one-step": "one state, one reward: V = 1",
+        "observed-reward": "the reward is the observation",
+        "two-step": "the reward comes one step late: V = γ, then 1",
+        "action-matters": "one action pays 1, the other -1",
+        "match": "pays 1 for the action that matches the observation",
+        "endless": "reward 1 for ever, cut by a time limit: V = 1/(1-γ) with bootstrapping at truncation",
+        "end-or-cut": "one start terminates, another is truncated into a third",
+        "random-length": "reward 1, goes on with probability p: V = 1/(1-γp)",
+        "gridworld": "4x3 slippery grid with a known model, for value iteration",
+        "masked": "the illegal action would pay the most",
+        "memory": "recall the cue of the first step after `delay` steps",
+        "counter": "every transition can be verified from its observation",
+    },
+    refused={},
+    prefixed=True,
+)
+FAMILIES: dict[str, Family] = {"gymnax": _GYMNAX, "probe": _PROBE}
+
+
+def make(name: str, num_envs: int, **kwargs: Any) -> JaxEnv:
+    """Builds N copies of the environment `name`; kwargs are its own options.
+
+    Raises:
+      EnvError: with one sentence that says what is wrong and, for a misspelt name, what was probably meant.
+    """
+    if num_envs < 1:
+        raise EnvError(f"num_envs must be at least 1, not {num_envs}.")
+    family_name, short = _resolve(name)
+    if family_name is None:
+        return _make_user_env(name, num_envs, kwargs)
+    return _load(family_name).make(short, num_envs, **kwargs)
+
+
+def available() -> list[EnvInfo]:
+    """Every environment that `make` can build by name, in the order of the families."""
+    return [
+        EnvInfo(f"{family}:{name}" if entry.prefixed else name, family, description)
+        for family, entry in FAMILIES.items()
+        for name, description in entry.names.items()
+    ]
+
+
+def as_jax_env(env: Any, num_envs: int, source: str = "the environment") -> JaxEnv:
+    """Accepts a `JaxEnv` of the right size, or wraps a `SingleEnv` in `Autoreset`.
+
+    Raises:
+      EnvError: `env` is neither, naming what it lacks, or has another number of environments.
+    """
+    from pqn.envs.base import Autoreset
+    from pqn.types import EnvSpec
+
+    missing = [part for part in ("spec", "reset", "step") if not hasattr(env, part)]
+    if missing:
+        parts = " and ".join(f"`{part}`" for part in missing)
+        raise EnvError(f"{source} is a {type(env).__name__} without {parts}; see JaxEnv and SingleEnv in pqn.envs.")
+    if not isinstance(env.spec, EnvSpec):
+        raise EnvError(f"{source} has a `spec` of type {type(env.spec).__name__}; it must be a pqn.types.EnvSpec.")
+    if not hasattr(env, "num_envs"):
+        return Autoreset(env, num_envs)
+    if env.num_envs != num_envs:
+        raise EnvError(f"{source} has {env.num_envs} environments where {num_envs} were asked for.")
+    return env
+
+
+def _resolve(name: str) -> tuple[str | None, str]:
+    """The family and the name within it; family None for "module:function"."""
+    prefix, colon, rest = name.partition(":")
+    if colon:
+        if prefix not in FAMILIES:
+            return None, name
+        families, short = [prefix], rest
+    else:
+        families, short = [family for family, entry in FAMILIES.items() if not entry.prefixed], name
+    for family in families:
+        if short in FAMILIES[family].names:
+            return family, short
+        if short in FAMILIES[family].refused:
+            raise EnvError(f"{name} {FAMILIES[family].refused[short]}.")
+    # What the user registered with gymnax at run time works as well; that cannot be unless gymnax is loaded.
+    if "gymnax" in families and "gymnax" in sys.modules and _load("gymnax").is_registered(short):
+        return "gymnax", short
+    raise EnvError(f"There is no environment {name!r}{_suggest(name)} `pqn envs` lists them all.")
+
+
+def _suggest(name: str) -> str:
+    """The end of a sentence: ", did you mean …?", or a full stop when no name is close."""
+    known = {info.name.lower(): info.name for info in available()}
+    asked = name.lower()
+    stem = asked.partition(":")[2] or asked.partition("-")[0]
+    close = [full for key, full in known.items() if len(stem) > 2 and stem in key]
+    close = close or [known[key] for key in difflib.get_close_matches(asked, known, n=3, cutoff=0.6)]
+    return f", did you mean {' or '.join(close[:3])}?" if close else "."
+
+
+def _load(family: str) -> Any:
+    """Imports the module of a family; a package that it lacks becomes a sentence with the command that installs it."""
+    entry = FAMILIES[family]
+    try:
+        module = importlib.import_module(entry.module)
+        getattr(module, "ensure_installed", lambda: None)()
+    except ModuleNotFoundError as error:
+        package = (error.name or family).partition(".")[0]
+        if package == "pqn":
+            raise
+        what = f"pip install 'pqn-jax[{entry.extra}]'" if entry.extra else f"pip install {package}"
+        raise EnvError(f"{package} is not installed: {what}") from error
+    return module
+
+
+def _make_user_env(name: str, num_envs: int, kwargs: dict[str, Any]) -> JaxEnv:
+    """Imports "module:function" with the current directory on the path, calls it, and wraps the result."""
+    function = _import_function(name)
+    arguments = dict(kwargs)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # some callables written in C have none
+        signature = None
+    if signature is not None:
+        if "num_envs" in signature.parameters:
+            arguments["num_envs"] = num_envs
+        try:
+            signature.bind(**arguments)
+        except TypeError as error:
+            takes = ", ".join(p for p in signature.parameters if p != "num_envs") or "none"
+            raise EnvError(f"{name} cannot be called with these options: {error}; its options are: {takes}.") from error
+    try:
+        env = function(**arguments)
+    except Exception as error:
+        raise EnvError(f"{name} raised {_describe(error)}") from error
+    return as_jax_env(env, num_envs, source=f"what {name} returned")
+
+
+def _import_function(name: str) -> Any:
+    module_name, _, function_name = name.partition(":")
+    if not module_name or not function_name:
+        raise EnvError(f"{name!r} names no environment; write module:function, as in my_module:make_env.")
+    here = os.getcwd()
+    if here not in sys.path and "" not in sys.path:
+        sys.path.insert(0, here)  # as `python -m` does, and kept: the module may import its neighbours later
+    importlib.invalidate_caches()
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
+            known = ", ".join(FAMILIES)
+            raise EnvError(
+                f"There is no module {error.name!r} for {name!r}, in this directory or installed, "
+                f"and the families of environments are {known}{_suggest(name)}"
+            ) from error
+        raise EnvError(f"The module {module_name} needs {error.name!r}, which is not installed.") from error
+    except Exception as error:
+        raise EnvError(f"The module {module_name} could not be imported: {_describe(error)}") from error
+    function = getattr(module, function_name, None)
+    if not callable(function):
+        names = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+        close = difflib.get_close_matches(function_name, names, n=1)
+        hint = f", did you mean {close[0]}?" if close else "."
+        what = "is not a function" if hasattr(module, function_name) else "does not exist"
+        raise EnvError(f"{function_name} {what} in the module {module_name}{hint}")
+    return function
+
+
+def _describe(error: Exception) -> str:
+    """The error of the user's code in one line, with the place where it was raised."""
+    frames = traceback.extract_tb(error.__traceback__)
+    where = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+    message = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {message[0] if message else 'no message'}{where}"

@@ -1,0 +1,111 @@
+"""Evaluation: the first full episode of each environment, greedy unless told otherwise."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pqn import rollout
+from pqn.config import Config
+from pqn.envs.base import JaxEnv
+from pqn.exploration import epsilon_greedy
+from pqn.learner import Learner, LearnerState
+from pqn.types import Array
+
+STEPS_BETWEEN_CHECKS = 16  # asking "have all finished?" stalls an accelerator, so it is asked once in a while
+
+
+class Evaluation(NamedTuple):
+    """One number per environment: its first episode."""
+
+    ret: Array  # [E]
+    length: Array  # [E]
+    finished: Array  # [E] bool; false where the step limit came first, and then `ret` is the return so far
+    info: dict[str, Array]  # name -> [E]
+
+
+def step_limit(config: Config, env: JaxEnv) -> int:
+    """How many steps an evaluation may take."""
+    return config.eval.max_steps or env.spec.max_episode_steps or 10_000
+
+
+def evaluate(
+    env: JaxEnv, learner: Learner, state: LearnerState, key: Array, epsilon: Array | float, max_steps: int
+) -> Evaluation:
+    """Plays one episode in each environment. Episodes that end early wait, frozen, for the longest one."""
+    reset_key, explore_key = jax.random.split(key)
+    stream = rollout.start(env, learner, reset_key)
+    blank = rollout.none_finished(env, stream)
+    zeros = jnp.zeros(env.num_envs)
+    result = Evaluation(zeros, zeros, jnp.zeros(env.num_envs, bool), blank.info)
+
+    def step(c: tuple, t: Array) -> tuple[tuple, None]:
+        stream, result = c
+        carry, q = learner.q_values(state, stream.carry, stream.inputs)
+        uniform = jax.random.uniform(jax.random.fold_in(explore_key, t), q.shape[:2])
+        env_state, timestep = env.step(stream.env, epsilon_greedy(uniform, q, stream.avail, epsilon))
+        result = _score(result, timestep, counts=t < max_steps)
+        stream = stream._replace(env=env_state, inputs=rollout.observe(timestep), avail=timestep.avail, carry=carry)
+        return (stream, result), None
+
+    def unfinished(c: tuple) -> Array:
+        t, (_, result) = c
+        return (t < max_steps) & ~jnp.all(result.finished)
+
+    def block(c: tuple) -> tuple:
+        t, inner = c
+        inner, _ = jax.lax.scan(step, inner, t + jnp.arange(STEPS_BETWEEN_CHECKS))
+        return t + STEPS_BETWEEN_CHECKS, inner
+
+    _, (_, result) = jax.lax.while_loop(unfinished, block, (jnp.int32(0), (stream, result)))
+    return result
+
+
+def _score(result: Evaluation, timestep: rollout.TimeStep, counts: Array) -> Evaluation:
+    """Adds a step to the episodes that are still in their first."""
+    playing = ~result.finished & counts
+    done = timestep.terminated | timestep.truncated
+    ended = playing & done
+    ret = result.ret + jnp.where(playing, timestep.reward, 0.0)
+    if "return" in timestep.info:
+        ret = jnp.where(ended, timestep.info["return"], ret)
+    info = {name: jnp.where(ended, value, result.info[name]) for name, value in timestep.info.items()}
+    return Evaluation(ret, result.length + playing, result.finished | ended, info)
+
+
+def evaluate_run(run: str | os.PathLike[str], episodes: int, epsilon: float = 0.0, seed: int = 0) -> dict[str, Any]:
+    """Plays all agents of a run's newest intact checkpoint.
+
+    Returns:
+      A report: env, step, seeds, episodes, returns [S][episodes], return_mean and return_std [S], mean, unfinished,
+      max_steps and the means of the environment's own infos.
+    """
+    from pqn.agent import load_learner, open_run
+    from pqn.envs import registry
+    from pqn.program import enable_compilation_cache
+
+    enable_compilation_cache()
+    path, config, learner, step = open_run(run)
+    env = registry.make(config.env.name, episodes, **config.env.kwargs)
+    limit = step_limit(config, env)
+    states = [load_learner(path, learner, index) for index in range(config.seeds)]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+    keys = jax.random.split(jax.random.key(seed), config.seeds)
+    play = jax.jit(jax.vmap(lambda state, key: evaluate(env, learner, state, key, epsilon, limit)))
+    result = jax.device_get(play(stacked, keys))
+    return {
+        "env": config.env.name,
+        "step": step,
+        "seeds": list(range(config.seed, config.seed + config.seeds)),
+        "episodes": episodes,
+        "returns": result.ret,
+        "return_mean": result.ret.mean(axis=1),
+        "return_std": result.ret.std(axis=1),
+        "mean": float(result.ret.mean()),
+        "unfinished": int((~result.finished).sum()),
+        "max_steps": limit,
+        "info": {name: float(value.mean()) for name, value in result.info.items()},
+    }

@@ -1,0 +1,186 @@
+"""Algorithm 1 of the paper: act, λ-targets, minibatches, gradient steps.
+
+Nothing here knows whether the network is recurrent, how many agents there are or where the data came from. A rollout
+is cut into segments of length L; L = 1 is the feed-forward shuffle over all T·N transitions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from pqn.config import Config
+from pqn.exploration import greedy_value, linear
+from pqn.networks.qnetwork import QNetwork, kernel_norms
+from pqn.returns import lambda_returns
+from pqn.types import Array, EnvSpec, Inputs, PyTree, Rollout
+
+
+class Hyper(NamedTuple):
+    """Hyperparameters that are traced, not compiled in: changing one needs no new compilation, and a sweep is a vmap."""
+
+    lr: Array
+    lr_final: Array
+    gamma: Array
+    lam: Array
+    eps_start: Array
+    eps_finish: Array
+    eps_updates: Array  # updates over which ε falls
+    updates: Array  # updates in the whole run
+    reward_scale: Array
+    max_grad_norm: Array
+    l2_final: Array
+    l2_inner: Array
+
+    @staticmethod
+    def of(config: Config) -> Hyper:
+        c = config.learner
+        values = (
+            c.lr,
+            0.0 if c.lr_decay else c.lr,
+            c.gamma,
+            c.lam,
+            c.eps_start,
+            c.eps_finish,
+            c.eps_decay * config.updates,
+            config.updates,
+            c.reward_scale,
+            c.max_grad_norm,
+            c.l2_final,
+            c.l2_inner,
+        )
+        return Hyper(*(jnp.asarray(value, jnp.float32) for value in values))
+
+
+class LearnerState(NamedTuple):
+    """All that learning changes."""
+
+    params: PyTree
+    stats: PyTree  # running statistics of batch norms; {} without any
+    opt: PyTree
+    updates: Array  # int32, rollouts learned from so far
+
+
+class Segments(NamedTuple):
+    """A rollout cut into S pieces of length L, ready to be shuffled."""
+
+    inputs: Inputs  # [L, S, M, ...]
+    action: Array  # [L, S, M]
+    target: Array  # [L, S]
+    carry: PyTree  # [S, M, ...] recurrent state at the start of each piece
+
+
+@dataclasses.dataclass(frozen=True)
+class Learner:
+    """The pure functions of PQN for one configuration and one environment."""
+
+    config: Config
+    spec: EnvSpec
+
+    @property
+    def network(self) -> QNetwork:
+        return QNetwork(self.config.network, self.spec.num_actions)
+
+    @property
+    def optimizer(self) -> optax.GradientTransformation:
+        return optax.scale_by_radam() if self.config.learner.optimizer == "radam" else optax.scale_by_adam()
+
+    def init(self, key: Array) -> LearnerState:
+        """Fresh parameters, statistics and optimiser state."""
+        obs = jnp.zeros((1, 1, self.spec.num_agents, *self.spec.obs_shape), self.spec.obs_dtype)
+        inputs = Inputs(obs, jnp.ones(obs.shape[:3], bool))
+        variables = self.network.init(key, self.network.initial_carry(1, self.spec.num_agents), inputs)
+        params = variables["params"]
+        return LearnerState(params, variables.get("batch_stats", {}), self.optimizer.init(params), jnp.int32(0))
+
+    def q_values(self, state: LearnerState, carry: PyTree, inputs: Inputs) -> tuple[PyTree, Array]:
+        """One step of acting: inputs [B, M, ...] to the next carry and Q [B, M, A], with running statistics."""
+        variables = {"params": state.params, "batch_stats": state.stats}
+        carry, q = self.network.apply(variables, carry, jax.tree.map(lambda x: x[None], inputs))
+        return carry, q[0]
+
+    def value(self, q: Array, avail: Array | None) -> Array:
+        """V = max_a Q [...], joint over the agents of q [..., M, A]."""
+        return self.mix(greedy_value(q, avail))
+
+    def mix(self, q: Array) -> Array:
+        """Joint value [...] of the agents' own values [..., M]: their sum (VDN); with one agent, the identity."""
+        return jnp.sum(q, axis=-1)
+
+    def epsilon(self, state: LearnerState, hyper: Hyper) -> Array:
+        return linear(hyper.eps_start, hyper.eps_finish, hyper.eps_updates, state.updates)
+
+    def update(
+        self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper
+    ) -> tuple[LearnerState, dict[str, Array]]:
+        """E epochs of minibatch steps on one rollout. Returns the new state and the means of what was seen."""
+        next_values = jnp.concatenate([rollout.value[1:], rollout.last_value[None]])
+        targets = lambda_returns(rollout.reward, rollout.discount, next_values, hyper.lam)
+        segments = cut(rollout, targets, self.config.segment_length)
+        count = segments.action.shape[1]
+        minibatches, epochs = self.config.learner.minibatches, self.config.learner.epochs
+        # One permutation per epoch, shared by all fields; each gradient step gathers its own share.
+        orders = jax.vmap(lambda k: jax.random.permutation(k, count))(jax.random.split(key, epochs))
+        first_step = state.updates * (epochs * minibatches)
+        steps = first_step + jnp.arange(epochs * minibatches)
+
+        def gradient_step(state: LearnerState, xs: tuple[Array, Array]) -> tuple[LearnerState, dict[str, Array]]:
+            order, step = xs
+            return self.gradient_step(state, pick(segments, order), step, hyper)
+
+        orders = orders.reshape(epochs * minibatches, count // minibatches)
+        state, metrics = jax.lax.scan(gradient_step, state, (orders, steps))
+        metrics = {name: jnp.mean(value) for name, value in metrics.items()}
+        metrics["target"] = jnp.mean(targets)
+        return state._replace(updates=state.updates + 1), metrics
+
+    def gradient_step(
+        self, state: LearnerState, batch: Segments, step: Array, hyper: Hyper
+    ) -> tuple[LearnerState, dict[str, Array]]:
+        """One clipped, decayed optimiser step on one minibatch."""
+        (loss, (stats, q)), grads = jax.value_and_grad(self.loss, has_aux=True)(state.params, state.stats, batch, hyper)
+        norm = optax.global_norm(grads)
+        shrink = jnp.minimum(1.0, hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
+        steps = self.config.learner.epochs * self.config.learner.minibatches * hyper.updates
+        lr = linear(hyper.lr, hyper.lr_final, steps, step)
+        updates, opt = self.optimizer.update(jax.tree.map(lambda g: g * shrink, grads), state.opt, state.params)
+        params = jax.tree.map(lambda p, u: p - lr * u, state.params, updates)
+        return state._replace(params=params, stats=stats, opt=opt), {"loss": loss, "q": q, "grad_norm": norm}
+
+    def loss(self, params: PyTree, stats: PyTree, batch: Segments, hyper: Hyper) -> tuple[Array, tuple[PyTree, Array]]:
+        """½ (R_t − Q(s_t, a_t))², averaged over the minibatch, plus the optional ℓ2 terms.
+
+        The targets are constants: no gradient flows through them (semi-gradient), and there is no target network.
+        """
+        (_, q), mutated = self.network.apply(
+            {"params": params, "batch_stats": stats}, batch.carry, batch.inputs, train=True, mutable=["batch_stats"]
+        )
+        chosen = self.mix(jnp.take_along_axis(q, batch.action[..., None], axis=-1)[..., 0])  # [L, B]
+        loss = 0.5 * jnp.mean(jnp.square(batch.target - chosen))
+        config = self.config.learner
+        if config.l2_final or config.l2_inner:  # static: the terms cost a pass over the weights
+            final, inner = kernel_norms(params)
+            loss = loss + hyper.l2_final * final + hyper.l2_inner * inner
+        return loss, (mutated.get("batch_stats", {}), jnp.mean(chosen))
+
+
+def cut(rollout: Rollout, targets: Array, length: int) -> Segments:
+    """Cuts [T, N] into S = (T/L)·N segments: [L, S]. The carry was kept at segment starts only, [T/L, N]."""
+
+    def fold(x: Array) -> Array:  # [T, N, ...] -> [L, T/L · N, ...]
+        steps, envs = x.shape[:2]
+        x = x.reshape(steps // length, length, envs, *x.shape[2:])
+        return jnp.moveaxis(x, 1, 0).reshape(length, -1, *x.shape[3:])
+
+    carry = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rollout.carry)
+    return Segments(jax.tree.map(fold, rollout.inputs), fold(rollout.action), fold(targets), carry)
+
+
+def pick(segments: Segments, order: Array) -> Segments:
+    """The segments numbered in `order` [B], of [L, S, ...] fields and an [S, ...] carry."""
+    timed = jax.tree.map(lambda x: x[:, order], segments._replace(carry=()))
+    return timed._replace(carry=jax.tree.map(lambda x: x[order], segments.carry))

@@ -1,0 +1,216 @@
+"""The metrics of a run: one JSON object a line, readable while the run is alive and after any kind of death.
+
+Two kinds of rows are known here; a row may carry more keys than these. S seeds, E evaluation episodes.
+
+    {"kind": "train", "update": 12, "step": 49152, "episodes": [S], "return_sum": [S], "length_sum": [S],
+     "loss": [S], "q": [S], "epsilon": 0.3, "lr": 1e-3, "steps_per_second": 1e6, "wall": 3.2}
+    {"kind": "eval", "update": 12, "step": 49152, "returns": [S][E]}
+
+Training rows carry sums and counts of *finished* episodes, so rows can be pooled without bias.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import numpy as np
+
+from pqn.errors import RunError, reason
+
+Row = dict[str, Any]
+
+
+def to_json(obj: Any, indent: int | None = None) -> str:
+    """Serialise to strictly valid JSON.
+
+    NumPy and JAX arrays and scalars become lists and numbers; NaN and ±infinity, which JSON cannot say, become null.
+
+    Raises:
+        TypeError: for an object that has no JSON form.
+    """
+    return json.dumps(_plain(obj), indent=indent, allow_nan=False)
+
+
+def _plain(obj: Any) -> Any:
+    if obj is None or isinstance(obj, str | bool):
+        return obj
+    if isinstance(obj, int):
+        return int(obj)
+    if isinstance(obj, float):
+        return float(obj) if math.isfinite(obj) else None
+    if isinstance(obj, Mapping):
+        return {str(key): _plain(value) for key, value in obj.items()}
+    if isinstance(obj, list | tuple):
+        return [_plain(value) for value in obj]
+    if isinstance(obj, os.PathLike):
+        return os.fspath(obj)
+    if hasattr(obj, "tolist"):  # numpy and jax alike; asking for the method keeps jax out of this module
+        return _plain(obj.tolist())
+    raise TypeError(f"a {type(obj).__name__} cannot be written as JSON")
+
+
+class MetricsWriter:
+    """Appends rows to a JSONL file; every row reaches the operating system before `write` returns.
+
+    A line torn by a killed process is removed when the file is opened, so that the next row starts on its own line.
+    File-system failures are raised as `RunError`.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        try:
+            _drop_torn_tail(self.path)
+            self._file = _open(self.path)
+        except OSError as error:
+            raise _write_error(self.path, error) from error
+
+    def write(self, row: Mapping[str, Any]) -> None:
+        """Append one row."""
+        line = memoryview(to_json(row).encode() + b"\n")
+        try:
+            while line:
+                line = line[self._file.write(line) :]
+        except OSError as error:
+            raise _write_error(self.path, error) from error
+
+    def sync(self) -> None:
+        """Force the rows onto the disk.
+
+        Call it before a checkpoint is written: then every row up to the checkpoint survives a power cut, too, and a
+        resumed run cannot have a gap in its metrics.
+        """
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise _write_error(self.path, error) from error
+
+    def truncate_after(self, update: int) -> None:
+        """Forget every row whose "update" is larger, and every line that cannot be read.
+
+        A run resumed from the checkpoint of `update` writes those rows again; the remaining ones keep their bytes.
+        """
+        temporary = self.path.with_name(self.path.name + ".tmp")
+        try:
+            self._file.close()
+            kept = [line for line, row in _lines(self.path.read_bytes()) if row and row.get("update", update) <= update]
+            with open(temporary, "wb") as file:
+                file.writelines(kept)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, self.path)  # a crash leaves the old file or the new one, never half of either
+            self._file = _open(self.path)
+        except OSError as error:
+            raise _write_error(self.path, error) from error
+
+    def close(self) -> None:
+        """Close the file; closing twice is harmless."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_metrics(path: str | os.PathLike[str]) -> list[Row]:
+    """Return all rows of a metrics file, without a torn last line (the run may be alive).
+
+    Raises:
+        RunError: the file cannot be read, or is damaged anywhere but in its last line.
+    """
+    path = Path(path)
+    try:
+        lines = list(_lines(path.read_bytes()))
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {reason(error)}") from error
+    rows: list[Row] = []
+    for number, (_, row) in enumerate(lines, start=1):
+        if row is not None:
+            rows.append(row)
+        elif number < len(lines):
+            raise RunError(f"{path} is damaged: line {number} is not a JSON object")
+    return rows
+
+
+def curve(
+    rows: Sequence[Mapping[str, Any]], which: Literal["eval", "train"] = "eval", points: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Turn metric rows into a learning curve for each seed.
+
+    Args:
+        rows: rows of a metrics file, in order.
+        which: "eval" for greedy evaluation, averaged over its episodes; "train" for the return of the episodes that
+            finished in the row.
+        points: pool neighbouring training rows into at most this many points, weighing every episode equally.
+
+    Returns:
+        steps: [P] environment steps.
+        values: [P, S] mean returns; NaN where a seed finished no episode.
+
+    Raises:
+        RunError: rows of one file speak of different numbers of seeds.
+    """
+    rows = [row for row in rows if row.get("kind") == which]
+    if not rows:
+        return np.zeros(0, np.int64), np.zeros((0, 0))
+    steps = np.array([row["step"] for row in rows], np.int64)
+    try:
+        if which == "eval":
+            returns = [[_mean(seed) for seed in row["returns"]] for row in rows]
+            return steps, np.array(returns, float)
+        counts = np.array([row["episodes"] for row in rows], float)  # [P, S]; float() turns None into NaN
+        sums = np.array([row["return_sum"] for row in rows], float)
+    except ValueError as error:
+        raise RunError(f"the {which} rows of this run disagree about the number of seeds") from error
+    if points is not None and len(rows) > points:
+        starts = np.linspace(0, len(rows), points, endpoint=False).astype(int)
+        counts, sums = (np.add.reduceat(array, starts) for array in (counts, sums))
+        steps = steps[np.append(starts[1:], len(rows)) - 1]
+    return steps, np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+
+
+def _mean(values: Sequence[float | None]) -> float:
+    """Mean of the values that are there; NaN when none is."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else math.nan
+
+
+def _lines(data: bytes) -> Iterator[tuple[bytes, Row | None]]:
+    """Yield each line with its row, or with None where the line is torn or not a JSON object."""
+    for line in data.splitlines(keepends=True):
+        row = None
+        if line.endswith(b"\n"):
+            try:
+                row = json.loads(line)
+            except ValueError:  # covers broken UTF-8 as well as broken JSON
+                row = None
+        yield line, row if isinstance(row, dict) else None
+
+
+def _open(path: Path) -> io.FileIO:
+    """Open for appending, unbuffered: after a full disk nothing is left over that `close` would try to write again."""
+    return open(path, "ab", buffering=0)
+
+
+def _drop_torn_tail(path: Path) -> None:
+    """Cut the file after its last complete line."""
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    end = data.rfind(b"\n") + 1
+    if end < len(data):
+        os.truncate(path, end)
+
+
+def _write_error(path: Path, error: OSError) -> RunError:
+    return RunError(f"cannot write metrics to {path}: {reason(error)}")

@@ -1,0 +1,82 @@
+"""Torsos: from a batch of observations [batch, *obs_shape] to features [batch, width]."""
+
+from __future__ import annotations
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from pqn.networks.norms import Norm
+from pqn.types import Array
+
+INITS = {"he_normal": nn.initializers.he_normal(), "lecun_normal": nn.initializers.lecun_normal()}
+
+
+class Conv(nn.Module):
+    """A convolution without padding; the parameters are those of `flax.linen.Conv`.
+
+    With `matmul`, it is computed as one matrix product over shifted slices of the input. XLA's own convolution has a
+    very slow gradient on CPUs, and under `vmap` over seeds becomes a grouped convolution, slow everywhere.
+    """
+
+    features: int
+    kernel_size: tuple[int, int]
+    stride: int = 1
+    matmul: bool = True
+    dtype: str = "float32"
+    kernel_init: nn.initializers.Initializer = INITS["he_normal"]
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:  # [batch, height, width, channels]
+        rows, columns = self.kernel_size
+        kernel = self.param("kernel", self.kernel_init, (rows, columns, x.shape[-1], self.features))
+        bias = self.param("bias", nn.initializers.zeros_init(), (self.features,))
+        kernel, bias = kernel.astype(self.dtype), bias.astype(self.dtype)
+        if not self.matmul:
+            strides = (self.stride, self.stride)
+            layout = ("NHWC", "HWIO", "NHWC")
+            return jax.lax.conv_general_dilated(x, kernel, strides, "VALID", dimension_numbers=layout) + bias
+        height = (x.shape[1] - rows) // self.stride + 1
+        width = (x.shape[2] - columns) // self.stride + 1
+        patches = jnp.concatenate(
+            [
+                x[:, i : i + height * self.stride : self.stride, j : j + width * self.stride : self.stride]
+                for i in range(rows)
+                for j in range(columns)
+            ],
+            axis=-1,
+        )  # [batch, height, width, rows·columns·channels], in the order of the kernel's own axes
+        return patches @ kernel.reshape(-1, self.features) + bias
+
+
+class MLP(nn.Module):
+    """Dense → norm → ReLU, once per width."""
+
+    hidden: tuple[int, ...]
+    norm: str
+    init: str
+    dtype: str = "float32"
+
+    @nn.compact
+    def __call__(self, x: Array, train: bool) -> Array:
+        x = x.reshape(x.shape[0], -1)
+        for width in self.hidden:
+            x = nn.Dense(width, kernel_init=INITS[self.init], dtype=self.dtype)(x)
+            x = nn.relu(Norm(self.norm)(x, train))
+        return x
+
+
+class MinAtarCNN(nn.Module):
+    """The network of the MinAtar paper: 16 filters of 3×3, then dense layers."""
+
+    hidden: tuple[int, ...]
+    norm: str
+    init: str
+    conv: str = "matmul"
+    dtype: str = "float32"
+
+    @nn.compact
+    def __call__(self, x: Array, train: bool) -> Array:
+        x = Conv(16, (3, 3), matmul=self.conv == "matmul", dtype=self.dtype, kernel_init=INITS[self.init])(x)
+        x = nn.relu(Norm(self.norm)(x, train))
+        return MLP(self.hidden, self.norm, self.init, self.dtype)(x, train)

@@ -1,0 +1,51 @@
+"""MinAtar: five Atari games reduced to 10×10 grids."""
+
+from __future__ import annotations
+
+from pqn.config import Config, EnvConfig, LearnerConfig, NetworkConfig
+
+_GAMES = {
+    "asterix": "Asterix-MinAtar",
+    "breakout": "Breakout-MinAtar",
+    "freeway": "Freeway-MinAtar",
+    "spaceinvaders": "SpaceInvaders-MinAtar",
+    "seaquest": "Seaquest-MinAtar",
+}
+_PUBLIC = "the public configuration of the paper's MinAtar runs"
+
+
+def _paper(env: str) -> Config:
+    return Config(
+        total_steps=10_000_000,
+        env=EnvConfig(env, num_envs=128),
+        network=NetworkConfig(torso="minatar", hidden=(128,), init="he_normal"),
+        learner=LearnerConfig(
+            rollout_steps=32,
+            epochs=2,
+            minibatches=32,
+            lr=5e-4,
+            lr_decay=True,
+            max_grad_norm=10.0,
+            gamma=0.99,
+            lam=0.65,
+            eps_start=1.0,
+            eps_finish=0.05,
+            eps_decay=0.1,
+            bootstrap_truncation=False,
+        ),
+    )
+
+
+PRESETS = {}
+for _name, _env in _GAMES.items():
+    _published = _paper(_env)
+    PRESETS[f"minatar-{_name}"] = (
+        _published.replace({"learner.bootstrap_truncation": True}),
+        f"MinAtar {_env.removesuffix('-MinAtar')}",
+        f"{_PUBLIC}, bootstrapping at the time limit",
+    )
+    PRESETS[f"minatar-{_name}-paper"] = (
+        _published,
+        f"MinAtar {_env.removesuffix('-MinAtar')} as published",
+        _PUBLIC if _name != "seaquest" else f"{_PUBLIC} (the paper has no Seaquest)",
+    )

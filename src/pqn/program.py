@@ -1,0 +1,156 @@
+"""The compiled functions of a run: `init`, `chunk` (any number of updates) and `evaluate`, for S seeds at once.
+
+The number of updates in a chunk is an argument, not a constant: one compilation serves every chunk, and because it is
+the same executable, where a run is cut (by logging, by a checkpoint, by Ctrl-C) can never change its numbers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from pqn import evaluate as evaluation
+from pqn import rollout
+from pqn.config import Config
+from pqn.envs.base import JaxEnv
+from pqn.learner import Hyper, Learner, LearnerState
+from pqn.types import Array
+
+EnvFactory = Callable[[int], JaxEnv]
+NEVER = np.iinfo(np.int32).max
+
+
+class RunState(NamedTuple):
+    """Everything a run needs to go on, with a leading axis of S seeds: what a checkpoint holds."""
+
+    learner: LearnerState
+    stream: rollout.Stream
+    key: Array
+
+
+class Program:
+    """Builds the pure functions of a configuration and compiles them ahead of time.
+
+    Args:
+      config: a validated configuration.
+      make_env: makes the environment with a given number of copies.
+    """
+
+    def __init__(self, config: Config, make_env: EnvFactory):
+        self.config = config
+        self.env = make_env(config.env.num_envs)
+        self.eval_env = make_env(config.eval.num_envs)
+        self.learner = Learner(config, self.env.spec)
+        self.hyper = Hyper.of(config)
+        self.seeds = jnp.arange(config.seed, config.seed + config.seeds)
+        self.state_shape = jax.eval_shape(jax.vmap(self.init_one), self.seeds)
+        self.total_names = sorted(self._zero_totals())
+        self.compile_seconds = 0.0
+
+    # --- one seed -----------------------------------------------------------------------------------------------
+
+    def init_one(self, seed: Array) -> RunState:
+        key, net_key, env_key = jax.random.split(jax.random.key(seed), 3)
+        return RunState(self.learner.init(net_key), rollout.start(self.env, self.learner, env_key), key)
+
+    def update_one(self, state: RunState, hyper: Hyper) -> tuple[RunState, dict[str, Array]]:
+        """One iteration of Algorithm 1: collect a rollout, learn from it, forget it."""
+        key, collect_key, learn_key = jax.random.split(state.key, 3)
+        stream, data, finished = rollout.collect(
+            self.env, self.learner, state.learner, state.stream, collect_key, hyper
+        )
+        learner, metrics = self.learner.update(state.learner, data, learn_key, hyper)
+        metrics |= {"episodes": finished.episodes, "return_sum": finished.ret, "length_sum": finished.length}
+        metrics |= {f"info/{name}_sum": value for name, value in finished.info.items()}
+        metrics["param_norm"] = optax.global_norm(learner.params)
+        healthy = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["param_norm"])
+        metrics["bad"] = jnp.where(healthy, NEVER, learner.updates)
+        return RunState(learner, stream, key), metrics
+
+    def evaluate_one(self, learner: LearnerState, seed: Array) -> evaluation.Evaluation:
+        # Its own stream of keys, a function of seed and update alone: evaluating can never disturb training.
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), NEVER), learner.updates)
+        limit = evaluation.step_limit(self.config, self.eval_env)
+        return evaluation.evaluate(self.eval_env, self.learner, learner, key, self.config.eval.epsilon, limit)
+
+    # --- S seeds ------------------------------------------------------------------------------------------------
+
+    def _chunk(self, state: RunState, hyper: Hyper, count: Array) -> tuple[RunState, Array]:
+        """`count` updates of every seed. Returns the totals of `total_names` as one array [F, S]: one transfer."""
+
+        def body(_: Array, c: tuple[RunState, dict[str, Array]]) -> tuple[RunState, dict[str, Array]]:
+            state, totals = c
+            state, metrics = jax.vmap(self.update_one, in_axes=(0, None))(state, hyper)
+            return state, {name: self._add(name, totals[name], value) for name, value in metrics.items()}
+
+        totals = {name: jnp.full(self.config.seeds, value) for name, value in self._zero_totals().items()}
+        state, totals = jax.lax.fori_loop(0, count, body, (state, totals))
+        # Float64 would be exact for the update number; float32 is, up to 2²⁴ updates, and `bad` only names one.
+        return state, jnp.stack([totals[name].astype(jnp.float32) for name in self.total_names])
+
+    @staticmethod
+    def _add(name: str, total: Array, value: Array) -> Array:
+        if name == "bad":
+            return jnp.minimum(total, value)
+        return value if name == "param_norm" else total + value
+
+    def _zero_totals(self) -> dict[str, Any]:
+        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.state_shape)
+        _, metrics = jax.eval_shape(self.update_one, one, self.hyper)
+        return {name: np.int32(NEVER) if name == "bad" else np.float32(0.0) for name in metrics}
+
+    def _evaluate(self, learner: LearnerState, seeds: Array) -> tuple[Array, dict[str, Array]]:
+        """Greedy returns, lengths and flags [3, S, E], and the infos, each [S, E]."""
+        result = jax.vmap(self.evaluate_one)(learner, seeds)
+        return jnp.stack([result.ret, result.length, result.finished.astype(jnp.float32)]), result.info
+
+    # --- compiled -----------------------------------------------------------------------------------------------
+
+    def compile(self) -> None:
+        """Compiles the three programs side by side; with a warm compilation cache this is a matter of loading them."""
+        began = time.perf_counter()
+        shape, count = self.state_shape, jax.ShapeDtypeStruct((), jnp.int32)
+        jobs = {
+            "chunk": lambda: jax.jit(self._chunk, donate_argnums=0).lower(shape, self.hyper, count),
+            "init": lambda: jax.jit(jax.vmap(self.init_one)).lower(self.seeds),
+        }
+        if self.config.eval.count:
+            jobs["evaluate"] = lambda: jax.jit(self._evaluate).lower(shape.learner, self.seeds)
+        with ThreadPoolExecutor(len(jobs)) as pool:  # XLA compiles outside the interpreter lock
+            futures = {name: pool.submit(lambda job=job: job().compile()) for name, job in jobs.items()}
+            self._compiled = {name: future.result() for name, future in futures.items()}
+        self.compile_seconds = time.perf_counter() - began
+
+    def init(self) -> RunState:
+        """Fresh state of all seeds."""
+        return self._compiled["init"](self.seeds)
+
+    def chunk(self, state: RunState, count: int) -> tuple[RunState, dict[str, np.ndarray]]:
+        """`count` updates; totals per seed: sums, except `param_norm` (last) and `bad` (first sick update)."""
+        state, totals = self._compiled["chunk"](state, self.hyper, np.int32(count))
+        return state, dict(zip(self.total_names, np.asarray(totals), strict=True))
+
+    def evaluate(self, state: RunState) -> evaluation.Evaluation:
+        """The first full episode of every evaluation environment, [S, E]."""
+        packed, info = self._compiled["evaluate"](state.learner, self.seeds)
+        ret, length, finished = np.asarray(packed)
+        return evaluation.Evaluation(ret, length, finished > 0, {name: np.asarray(v) for name, v in info.items()})
+
+
+def enable_compilation_cache() -> None:
+    """Keeps compiled programs on disk between processes, unless the user has already said where (or that not)."""
+    import os
+    from pathlib import Path
+
+    if os.environ.get("JAX_COMPILATION_CACHE_DIR") is None and jax.config.jax_compilation_cache_dir is None:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        jax.config.update("jax_compilation_cache_dir", str(base / "pqn" / "xla"))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)

@@ -1,0 +1,1 @@
+"""What comes after training: statistics over seeds and tasks, and figures of them."""

@@ -1,0 +1,188 @@
+"""Collecting a rollout: T steps of N environments under the current ε-greedy policy, inside one compiled program."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pqn.envs.base import JaxEnv
+from pqn.exploration import epsilon_greedy
+from pqn.learner import Hyper, Learner, LearnerState
+from pqn.types import Array, EnvSpec, EpisodeStats, Inputs, PyTree, Rollout, TimeStep
+
+
+class Stream(NamedTuple):
+    """Where collection stands between two steps: the environments and what the agents see of them."""
+
+    env: PyTree
+    inputs: Inputs  # [N, M, ...]
+    avail: Array | None
+    carry: PyTree  # [N, M, ...] recurrent state
+    episode: EpisodeStats
+
+
+class Finished(NamedTuple):
+    """Sums over the episodes that ended in a rollout; a mean over them is never biased by open episodes."""
+
+    episodes: Array
+    ret: Array
+    length: Array
+    info: dict[str, Array]
+
+
+class Cut(NamedTuple):
+    """Truncated episodes waiting for their bootstrap value: K slots for each environment, filled in order of time."""
+
+    used: Array  # [N] slots filled so far
+    carry: PyTree  # [K, N, M, ...]
+    inputs: Inputs  # [K, N, M, ...] the true final observation
+    avail: Array | None  # [K, N, M, A]
+
+
+class StepRecord(NamedTuple):
+    """What one step leaves behind, stacked over time by the scan."""
+
+    inputs: Inputs
+    avail: Array | None
+    action: Array
+    reward: Array  # raw
+    done: Array  # terminated or truncated
+    bootstrap: Array | None  # [N] truncated and to be bootstrapped
+    slot: Array | None  # [N] which slot of `Cut` holds the final observation
+    value: Array
+
+
+def start(env: JaxEnv, learner: Learner, key: Array) -> Stream:
+    """Resets the environments."""
+    state, timestep = env.reset(key)
+    shape = (env.num_envs, env.spec.num_agents)
+    episode = EpisodeStats(jnp.zeros(env.num_envs), jnp.zeros(env.num_envs))
+    return Stream(state, observe(timestep), timestep.avail, learner.network.initial_carry(*shape), episode)
+
+
+def observe(timestep: TimeStep) -> Inputs:
+    """What the network reads of a time step."""
+    return Inputs(timestep.obs, timestep.first)
+
+
+def collect(
+    env: JaxEnv, learner: Learner, state: LearnerState, stream: Stream, key: Array, hyper: Hyper
+) -> tuple[Stream, Rollout, Finished]:
+    """Steps the environments T times. Parameters are constant within a rollout."""
+    steps, length = learner.config.learner.rollout_steps, learner.config.segment_length
+    epsilon = learner.epsilon(state, hyper)
+    shape = (steps // length, length, env.num_envs, env.spec.num_agents)
+    uniform = jax.random.uniform(key, shape)  # every exploration draw of the rollout at once
+    cut = _no_cuts(env, learner, stream)
+
+    def step(c: tuple, uniform: Array) -> tuple[tuple, StepRecord]:
+        stream, finished, cut = c
+        carry, q = learner.q_values(state, stream.carry, stream.inputs)
+        action = epsilon_greedy(uniform, q, stream.avail, epsilon)
+        env_state, timestep = env.step(stream.env, action)
+        done = timestep.terminated | timestep.truncated
+        cut, bootstrap, slot = _note_cuts(cut, timestep, carry)
+        record = StepRecord(
+            stream.inputs, stream.avail, action, timestep.reward, done, bootstrap, slot, learner.value(q, stream.avail)
+        )
+        episode, finished = _count_episodes(stream.episode, finished, timestep, done)
+        return (Stream(env_state, observe(timestep), timestep.avail, carry, episode), finished, cut), record
+
+    def segment(c: tuple, uniform: Array) -> tuple[tuple, tuple[PyTree, StepRecord]]:
+        start_carry = c[0].carry
+        c, records = jax.lax.scan(step, c, uniform, unroll=length == 1)
+        return c, (start_carry, records)
+
+    c = (stream, none_finished(env, stream), cut)
+    (stream, finished, cut), (carries, records) = jax.lax.scan(segment, c, uniform)
+    records = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), records)
+    last_value, cut_values = _bootstrap_values(learner, state, stream, cut)
+    rollout = _assemble(records, carries, last_value, cut_values, hyper)
+    return stream, rollout, jax.tree.map(jnp.sum, finished)
+
+
+def _assemble(
+    records: StepRecord, carries: PyTree, last_value: Array, cut_values: Array | None, hyper: Hyper
+) -> Rollout:
+    """Folds γ·V(final_obs) into the reward of truncated steps, so that the learner sees rewards and discounts only."""
+    reward = hyper.reward_scale * records.reward
+    if cut_values is not None and records.slot is not None:
+        value = jnp.take_along_axis(cut_values, records.slot, axis=0)  # [K, N], [T, N] -> [T, N]
+        reward = reward + jnp.where(records.bootstrap, hyper.gamma * value, 0.0)
+    discount = jnp.where(records.done, 0.0, hyper.gamma)
+    return Rollout(records.inputs, records.avail, records.action, reward, discount, records.value, last_value, carries)
+
+
+def slots_needed(spec: EnvSpec, steps: int) -> int:
+    """K: how often one environment can be truncated within `steps` steps.
+
+    Each truncation but the first needs a whole episode of `max_episode_steps` before it; without that promise every
+    step might be one. A usual time limit is longer than a rollout, so K = 1: one extra batch of N forward passes.
+    """
+    if spec.max_episode_steps is None:
+        return steps
+    return 1 + (steps - 1) // spec.max_episode_steps
+
+
+def _no_cuts(env: JaxEnv, learner: Learner, stream: Stream) -> Cut | None:
+    config = learner.config.learner
+    if not (env.spec.truncates and config.bootstrap_truncation):
+        return None
+    slots = slots_needed(env.spec, config.rollout_steps)
+    blank = lambda x: jnp.zeros((slots, *x.shape), x.dtype)  # noqa: E731
+    return Cut(jnp.zeros(env.num_envs, jnp.int32), *jax.tree.map(blank, (stream.carry, stream.inputs, stream.avail)))
+
+
+def _note_cuts(cut: Cut | None, timestep: TimeStep, carry: PyTree) -> tuple[Cut | None, Array | None, Array | None]:
+    """Keeps the final observation, and the memory with which to read it, of every episode truncated at this step."""
+    if cut is None:
+        return None, None, None
+    truncated = timestep.truncated
+    final = observe(timestep._replace(obs=timestep.final_obs, first=jnp.zeros_like(timestep.first)))
+    slots = jnp.arange(jax.tree.leaves(cut.inputs)[0].shape[0])
+    here = (slots[:, None] == cut.used) & truncated  # [K, N]
+
+    def keep(old: Array, new: Array) -> Array:
+        return jnp.where(here.reshape(here.shape + (1,) * (new.ndim - 1)), new, old)
+
+    kept = jax.tree.map(keep, (cut.carry, cut.inputs, cut.avail), (carry, final, timestep.final_avail))
+    return Cut(cut.used + truncated, *kept), truncated, cut.used
+
+
+def _bootstrap_values(
+    learner: Learner, state: LearnerState, stream: Stream, cut: Cut | None
+) -> tuple[Array, Array | None]:
+    """V(s_T) [N] and V of the final observations [K, N], in one forward pass."""
+    if cut is None:
+        _, q = learner.q_values(state, stream.carry, stream.inputs)
+        return learner.value(q, stream.avail), None
+    both = lambda last, cuts: jnp.concatenate([last[None], cuts]).reshape(-1, *last.shape[1:])  # noqa: E731
+    last, cuts = (stream.carry, stream.inputs, stream.avail), (cut.carry, cut.inputs, cut.avail)
+    carry, inputs, avail = jax.tree.map(both, last, cuts)
+    _, q = learner.q_values(state, carry, inputs)
+    values = learner.value(q, avail).reshape(-1, stream.inputs.obs.shape[0])  # [1 + K, N]
+    return values[0], values[1:]
+
+
+def none_finished(env: JaxEnv, stream: Stream) -> Finished:
+    names = jax.eval_shape(env.step, stream.env, jax.ShapeDtypeStruct(stream.inputs.first.shape, jnp.int32))[1].info
+    zero = jnp.zeros(env.num_envs)
+    return Finished(zero, zero, zero, dict.fromkeys(names, zero))
+
+
+def _count_episodes(
+    episode: EpisodeStats, finished: Finished, timestep: TimeStep, done: Array
+) -> tuple[EpisodeStats, Finished]:
+    """Adds the step to the open episodes and moves those that ended into the sums, per environment."""
+    ret, length = episode.ret + timestep.reward, episode.length + 1
+    total = timestep.info.get("return", ret)
+    ended = lambda sums, value: sums + jnp.where(done, value, 0.0)  # noqa: E731
+    finished = Finished(
+        finished.episodes + done,
+        ended(finished.ret, total),
+        ended(finished.length, length),
+        {name: ended(finished.info[name], value) for name, value in timestep.info.items()},
+    )
+    return EpisodeStats(jnp.where(done, 0.0, ret), jnp.where(done, 0.0, length)), finished

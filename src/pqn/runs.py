@@ -1,0 +1,316 @@
+"""A run directory: everything one training run leaves behind, in files that explain themselves.
+
+    runs/cartpole-20260102-030405/
+      config.json         the complete configuration
+      environment.json    versions, git commit, command, date
+      metrics.jsonl       training and evaluation rows
+      checkpoints/        the last few complete states
+      summary.json        the outcome, written at the end
+      .lock               held by the process that trains here
+
+This module never imports jax: listing and plotting runs must be instant.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import errno
+import importlib.metadata
+import json
+import os
+import platform
+import re
+import socket
+import subprocess
+import sys
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from pqn.errors import RunError, reason
+from pqn.metrics import to_json
+
+CONFIG = "config.json"
+ENVIRONMENT = "environment.json"
+METRICS = "metrics.jsonl"
+SUMMARY = "summary.json"
+CHECKPOINTS = "checkpoints"
+LOCK = ".lock"
+
+PathLike = str | os.PathLike[str]
+
+
+class RunDir:
+    """A run directory and, while training, the exclusive right to write to it.
+
+    Make one with `create` (which locks it) or `open` (which does not: evaluating and plotting only read). Use it as a
+    context manager, or call `unlock`, to let go of the lock; the operating system does so when the process dies.
+    """
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = Path(path)
+        self._lock: int | None = None  # file descriptor that holds the lock
+
+    @classmethod
+    def create(cls, path: PathLike | None = None, *, preset: str = "run", root: PathLike = "runs") -> Self:
+        """Make a new, locked run directory, parents included.
+
+        Args:
+            path: the directory itself; None takes a fresh `<root>/<preset>-<YYYYmmdd-HHMMSS>`.
+            preset: names the default directory.
+            root: where default directories go.
+
+        Raises:
+            RunError: it already holds a run, another process has it, or it cannot be written.
+        """
+        run = cls(_claim_default(preset, root) if path is None else path)
+        try:
+            run.path.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            raise RunError(f"cannot create the run directory {run.path}: a file is in the way") from error
+        except OSError as error:
+            raise RunError(f"cannot create the run directory {run.path}: {reason(error)}") from error
+        run._refuse_existing()
+        run.lock()
+        try:
+            run._refuse_existing()  # again: another process may have made its run here before we got the lock
+        except RunError:
+            run.unlock()
+            raise
+        return run
+
+    @classmethod
+    def open(cls, path: PathLike) -> Self:
+        """Open an existing run directory, without locking it.
+
+        Raises:
+            RunError: there is no run in `path`.
+        """
+        run = cls(path)
+        if not run.path.exists():
+            raise RunError(f"{run.path} is not a run directory: it does not exist")
+        if not run.path.is_dir():
+            raise RunError(f"{run.path} is not a run directory: it is a file")
+        if not (run.path / CONFIG).is_file():
+            raise RunError(f"{run.path} is not a run directory: it has no {CONFIG}")
+        return run
+
+    @property
+    def metrics(self) -> Path:
+        """The JSONL file of the run's metrics."""
+        return self.path / METRICS
+
+    @property
+    def checkpoints(self) -> Path:
+        """The directory of the run's checkpoints."""
+        return self.path / CHECKPOINTS
+
+    def lock(self) -> None:
+        """Take the exclusive right to write here, or raise `RunError` naming the process that has it."""
+        if self._lock is not None:
+            return
+        file = self.path / LOCK
+        try:
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise RunError(f"cannot write to the run directory {self.path}: {reason(error)}") from error
+        try:
+            _flock(descriptor)
+        except BlockingIOError as error:
+            holder = _holder(descriptor)
+            os.close(descriptor)
+            raise RunError(
+                f"{self.path} is in use by {holder}: wait for it to end, or stop it, before you train here"
+            ) from error
+        except OSError as error:
+            os.close(descriptor)
+            raise RunError(f"cannot lock the run directory {self.path}: {reason(error)}") from error
+        # The content is for people and for the message above; the lock itself is the kernel's.
+        try:
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
+        except OSError as error:
+            os.close(descriptor)
+            raise RunError(f"cannot write to the run directory {self.path}: {reason(error)}") from error
+        self._lock = descriptor
+
+    def unlock(self) -> None:
+        """Give the lock back; harmless when it is not held."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def write_json(self, name: str, obj: Any) -> Path:
+        """Write `obj` as a JSON file, all of it or nothing, and return the file's path."""
+        path = self.path / name
+        try:
+            write_atomically(path, (to_json(obj, indent=2) + "\n").encode())
+        except OSError as error:
+            raise RunError(f"cannot write {path}: {reason(error)}") from error
+        return path
+
+    def read_json(self, name: str) -> Any:
+        """Read a JSON file of the run.
+
+        Raises:
+            RunError: it is missing, unreadable or not JSON.
+        """
+        path = self.path / name
+        try:
+            return json.loads(path.read_bytes())
+        except FileNotFoundError as error:
+            raise RunError(f"the run {self.path} has no {name}") from error
+        except OSError as error:
+            raise RunError(f"cannot read {path}: {reason(error)}") from error
+        except ValueError as error:
+            raise RunError(f"{path} is damaged: it is not valid JSON") from error
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.unlock()
+
+    def __repr__(self) -> str:
+        return f"RunDir({str(self.path)!r})"
+
+    def _refuse_existing(self) -> None:
+        if (self.path / CONFIG).exists():
+            raise RunError(
+                f"{self.path} already holds a run: continue it with `pqn resume {self.path}`, "
+                "or choose another directory"
+            )
+
+
+def default_path(preset: str, root: PathLike = "runs", now: datetime.datetime | None = None) -> Path:
+    """Return `<root>/<preset>-<YYYYmmdd-HHMMSS>` in local time, with `-2`, `-3`, … where that is taken."""
+    now = now or datetime.datetime.now()
+    name = re.sub(r"[^\w.+-]+", "-", preset).strip("-.") or "run"  # an env may be called "module:function"
+    base = Path(root) / f"{name}-{now:%Y%m%d-%H%M%S}"
+    path, number = base, 2
+    while path.exists():
+        path, number = base.with_name(f"{base.name}-{number}"), number + 1
+    return path
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace `path` by `data` such that a crash at any moment leaves the old content or the new, never a mixture."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    fsync_directory(path.parent)
+
+
+def fsync_directory(path: Path) -> None:
+    """Make renames within a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def describe_environment(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Describe what a run depends on besides its configuration: versions, source commit, machine, command, date."""
+    packages = ("jax", "jaxlib", "flax", "optax", "gymnax", "numpy")
+    commit, dirty = _source_commit()
+    return {
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": list(sys.argv if argv is None else argv),
+        "versions": {
+            "python": platform.python_version(),
+            "pqn": _version("pqn-jax") or getattr(sys.modules.get("pqn"), "__version__", None),
+            **{package: _version(package) for package in packages},
+        },
+        "git": {"commit": commit, "dirty": dirty},
+        "platform": platform.platform(),
+        "host": socket.gethostname(),
+        "cpus": os.cpu_count(),
+    }
+
+
+def _claim_default(preset: str, root: PathLike) -> Path:
+    """Make the default directory; two runs started in the same second get two directories."""
+    while True:
+        path = default_path(preset, root)
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError as error:
+            if not path.is_dir():  # a parent is a file: trying again would never end
+                raise RunError(f"cannot create the run directory {path}: a file is in the way") from error
+        except NotADirectoryError as error:
+            raise RunError(f"cannot create the run directory {path}: a file is in the way") from error
+        except OSError as error:
+            raise RunError(f"cannot create the run directory {path}: {reason(error)}") from error
+        else:
+            return path
+
+
+def _flock(descriptor: int) -> None:
+    """Lock an open file for this process alone, where the system can; raise BlockingIOError where it is taken."""
+    try:
+        import fcntl
+    except ImportError:  # not a Unix
+        warnings.warn("this system has no file locks; do not train twice in one run directory", stacklevel=3)
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        # Some cluster file systems have no locks at all; refusing to train there would help nobody.
+        if error.errno not in (errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK):
+            raise
+        warnings.warn("this file system has no locks; do not train twice in one run directory", stacklevel=3)
+
+
+def _holder(descriptor: int) -> str:
+    """Say who holds a lock, from what the holder wrote into it."""
+    fields = os.pread(descriptor, 256, 0).decode(errors="replace").split()
+    if not fields:
+        return "another process"
+    elsewhere = len(fields) > 1 and fields[1] != socket.gethostname()
+    return f"process {fields[0]}" + (f" on {fields[1]}" if elsewhere else "")
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _source_commit() -> tuple[str | None, bool | None]:
+    """Return the commit of the checkout this package runs from and whether the package differs from it."""
+    package = Path(__file__).resolve().parent
+    top = _git(package, "rev-parse", "--show-toplevel")
+    # A virtual environment may lie inside somebody else's repository, whose commit would say nothing about us.
+    if top is None or Path(top).resolve() / "src" / "pqn" != package:
+        return None, None
+    commit = _git(package, "rev-parse", "HEAD")
+    status = _git(package, "status", "--porcelain", "--", ".")
+    return commit, None if commit is None or status is None else bool(status)
+
+
+def _git(directory: Path, *arguments: str) -> str | None:
+    """Ask git; None where there is no git, no repository or no answer within a few seconds."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        result = subprocess.run(
+            ["git", "--no-optional-locks", "-C", str(directory), *arguments],
+            capture_output=True, text=True, timeout=5, check=True, env=environment,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+    return result.stdout.strip()

@@ -1,0 +1,84 @@
+"""The few records that every part of the code exchanges.
+
+Axis letters mean one thing everywhere: S seeds, T time, N environments, M agents, A actions, L segment length,
+B segments in a minibatch. Single-agent tasks have M = 1: the agent axis is always there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+Array = jax.Array
+PyTree = Any
+
+
+@dataclasses.dataclass(frozen=True)
+class EnvSpec:
+    """What the learner must know about an environment before it compiles anything."""
+
+    name: str
+    obs_shape: tuple[int, ...]
+    """Shape of one agent's observation, without the [N, M] in front."""
+    obs_dtype: np.dtype
+    """The dtype observations are *stored* in; bool and uint8 stay so until they enter the network."""
+    num_actions: int
+    num_agents: int = 1
+    max_episode_steps: int | None = None
+    """No episode is longer than this; None when the environment gives no such promise."""
+    truncates: bool = False
+    """Whether `truncated` can ever be true. False saves the bookkeeping of `final_obs`."""
+    masked: bool = False
+    """Whether `avail` carries a mask of legal actions; otherwise `avail` is None and every action is legal."""
+
+
+class TimeStep(NamedTuple):
+    """The outcome of one step of N environments, under *same-step autoreset*.
+
+    Where an episode ends, `reward`, `terminated` and `truncated` belong to the episode that ended while `obs` is
+    already the first observation of the next one, so that no transition is ever fake. The true successor, from
+    which a truncated episode must bootstrap, is `final_obs`.
+    """
+
+    obs: Array  # [N, M, *obs_shape] what the agents act on next
+    first: Array  # [N, M] bool: `obs` starts an episode, so memory must be cleared before it is read
+    reward: Array  # [N] float32, team reward of the step just taken (0 after a reset)
+    terminated: Array  # [N] bool: the task ended the episode; the successor is worth 0
+    truncated: Array  # [N] bool: a limit cut the episode short; never true together with `terminated`
+    final_obs: Array | None = None  # [N, M, *obs_shape]; meaningful where `truncated`; None if spec.truncates is False
+    avail: Array | None = None  # [N, M, A] bool, legal actions for `obs`; None if spec.masked is False
+    final_avail: Array | None = None  # [N, M, A] legal actions for `final_obs`; None unless both exist
+    info: dict[str, Array] = {}  # noqa: RUF012  name -> [N] float32, averaged over episodes at their last step;
+    # the name "return" replaces the learner's own sum of rewards (for shaped or clipped rewards)
+
+
+class Inputs(NamedTuple):
+    """What a Q-network reads at one time step; leaves are [T, B, M, ...]."""
+
+    obs: Array
+    first: Array
+    last_action: Array | None = None  # int32, action taken before `obs`; ignored where `first`
+    last_reward: Array | None = None  # float32, reward received with `obs`; ignored where `first`
+
+
+class Rollout(NamedTuple):
+    """T steps of N environments under the current policy: all that PQN ever remembers."""
+
+    inputs: Inputs  # [T, N, M, ...]
+    avail: Array | None  # [T, N, M, A]
+    action: Array  # [T, N, M] int32
+    reward: Array  # [T, N] scaled, with γ·V(final_obs) folded in where the step was truncated
+    discount: Array  # [T, N] γ, or 0 where the episode ended with this step
+    value: Array  # [T, N] max_a Q(s_t, a), joint over agents
+    last_value: Array  # [N] V(s_T)
+    carry: PyTree  # [T/L, N, ...] recurrent state at the start of each segment; () for feed-forward networks
+
+
+class EpisodeStats(NamedTuple):
+    """Running return of the open episodes, so that only finished episodes are ever averaged."""
+
+    ret: Array  # [N]
+    length: Array  # [N]
