@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from pqn.envs.check import check_env as check_env
     from pqn.errors import PqnError as PqnError
     from pqn.presets import preset as preset
-    from pqn.train import Result as Result
-    from pqn.train import resume as resume
-    from pqn.train import train as train
+    from pqn.training import Result as Result
+    from pqn.training import resume as resume
+    from pqn.training import train as train
     from pqn.types import EnvSpec as EnvSpec
 
 __version__ = "0.1.0"
@@ -33,12 +33,12 @@ _HOMES = {
     "Config": "pqn.config",
     "EnvSpec": "pqn.types",
     "PqnError": "pqn.errors",
-    "Result": "pqn.train",
+    "Result": "pqn.training",
     "check_env": "pqn.envs.check",
     "load": "pqn.agent",
     "preset": "pqn.presets",
-    "resume": "pqn.train",
-    "train": "pqn.train",
+    "resume": "pqn.training",
+    "train": "pqn.training",
 }
 __all__ = sorted(_HOMES)  # noqa: PLE0605
 

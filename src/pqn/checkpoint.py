@@ -286,12 +286,6 @@ def read_tree(path: PathLike, prefix: str = "") -> dict[str, Any]:
     return tree
 
 
-def read_metadata(path: PathLike) -> dict[str, Any]:
-    """Return the metadata a checkpoint was saved with, to which "step" is added if it was not there."""
-    contents = _read(Path(path))
-    return {"step": contents.step, **contents.metadata}
-
-
 Result = TypeVar("Result")
 
 
@@ -411,11 +405,11 @@ def _place(leaf: Leaf, array: np.ndarray, like: Any) -> Any:
         return array[()] if isinstance(like, np.generic) else array
     # An array without a fixed place stays without one: pinning it to a device would forbid later moves.
     sharding = like.sharding if getattr(like, "committed", True) else None
-    if leaf.key_impl is None:
-        # JAX on a CPU would share the memory of the NumPy array, which must not be donated to a compiled function.
-        return jax.device_put(array, sharding, may_alias=False)
-    key = jax.random.wrap_key_data(jax.device_put(array, may_alias=False), impl=leaf.key_impl)
-    return key if sharding is None else jax.device_put(key, sharding)
+    # A copy: device_put on a CPU adopts NumPy's memory, which a compiled function cannot take over when it is donated.
+    placed = jax.numpy.array(array, copy=True)
+    if leaf.key_impl is not None:
+        placed = jax.random.wrap_key_data(placed, impl=leaf.key_impl)
+    return placed if sharding is None else jax.device_put(placed, sharding)
 
 
 # ------------------------------------------------------------------------------------------------------------ names

@@ -7,9 +7,8 @@ and exits with status 2; a library user catches `PqnError`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
-
 import errno
+from collections.abc import Iterable
 
 
 class PqnError(Exception):

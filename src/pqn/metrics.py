@@ -204,7 +204,7 @@ def _open(path: Path) -> io.FileIO:
 
 def _drop_torn_tail(path: Path) -> None:
     """Cut the file after its last complete line."""
-    if not path.exists():
+    if not path.is_file():  # absent, or a pipe or device, which has no tail
         return
     data = path.read_bytes()
     end = data.rfind(b"\n") + 1

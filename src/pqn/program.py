@@ -26,6 +26,9 @@ from pqn.types import Array
 EnvFactory = Callable[[int], JaxEnv]
 NEVER = np.iinfo(np.int32).max
 
+# Unrolling the loops once spares a copy of their state per iteration: a fifth of a small environment's step.
+COMPILER_OPTIONS: dict[str, dict[str, Any]] = {"gpu": {"xla_gpu_enable_while_loop_double_buffering": True}}
+
 
 class RunState(NamedTuple):
     """Everything a run needs to go on, with a leading axis of S seeds: what a checkpoint holds."""
@@ -69,7 +72,7 @@ class Program:
         learner, metrics = self.learner.update(state.learner, data, learn_key, hyper)
         metrics |= {"episodes": finished.episodes, "return_sum": finished.ret, "length_sum": finished.length}
         metrics |= {f"info/{name}_sum": value for name, value in finished.info.items()}
-        metrics["param_norm"] = optax.global_norm(learner.params)
+        metrics["param_norm"] = optax.tree.norm(learner.params)
         healthy = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["param_norm"])
         metrics["bad"] = jnp.where(healthy, NEVER, learner.updates)
         return RunState(learner, stream, key), metrics
@@ -124,7 +127,8 @@ class Program:
         if self.config.eval.count:
             jobs["evaluate"] = lambda: jax.jit(self._evaluate).lower(shape.learner, self.seeds)
         with ThreadPoolExecutor(len(jobs)) as pool:  # XLA compiles outside the interpreter lock
-            futures = {name: pool.submit(lambda job=job: job().compile()) for name, job in jobs.items()}
+            options = COMPILER_OPTIONS.get(jax.default_backend())
+            futures = {name: pool.submit(lambda job=job: job().compile(options)) for name, job in jobs.items()}
             self._compiled = {name: future.result() for name, future in futures.items()}
         self.compile_seconds = time.perf_counter() - began
 

@@ -28,7 +28,7 @@ class EnvSpec:
     num_actions: int
     num_agents: int = 1
     max_episode_steps: int | None = None
-    """No episode is longer than this; None when the environment gives no such promise."""
+    """No episode is longer than this and, where `truncates`, none is truncated before it; None without that promise."""
     truncates: bool = False
     """Whether `truncated` can ever be true. False saves the bookkeeping of `final_obs`."""
     masked: bool = False

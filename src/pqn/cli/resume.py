@@ -17,7 +17,7 @@ def run(argv: list[str]) -> int:
 
     from pqn.cli.show import show_result
     from pqn.progress import Progress
-    from pqn.train import resume
+    from pqn.training import resume
 
     show_result(resume(given.run, progress=Progress(quiet=given.quiet)))
     return 0

@@ -6,7 +6,7 @@ from pqn.metrics import curve, read_metrics
 from pqn.progress import clock, human
 from pqn.report.figures import terminal_curve
 from pqn.runs import RunDir
-from pqn.train import Result
+from pqn.training import Result
 
 
 def show_result(result: Result) -> None:

@@ -26,7 +26,7 @@ def run(argv: list[str]) -> int:
 
     from pqn.cli.show import show_result
     from pqn.progress import Progress
-    from pqn.train import train
+    from pqn.training import train
 
     show_result(train(config, out=given.out, progress=Progress(quiet=given.quiet)))
     return 0

@@ -67,8 +67,8 @@ def check_env(env: JaxEnv | SingleEnv, steps: int = 200, seed: int = 0, num_envs
     _check_spec(wrapped)
     if isinstance(wrapped, Autoreset):
         _check_single(wrapped.env)
-    _check_shapes(wrapped)
-    reset, step = jax.jit(wrapped.reset), jax.jit(wrapped.step)
+    reset, step = _compiled(wrapped.reset), _compiled(wrapped.step)
+    _check_shapes(wrapped, reset, step)
     notes = _check_reset(wrapped, reset, seed)
     trace = _run(wrapped, reset, step, steps, seed)
     _check_ends(trace.steps, wrapped.spec)
@@ -134,11 +134,11 @@ def _check_single(env: SingleEnv) -> None:
             raise EnvError(f"`{name}` of `step` must be one number, not an array of shape {value.shape}.")
 
 
-def _check_shapes(env: JaxEnv) -> None:
+def _check_shapes(env: JaxEnv, reset: Callable, step: Callable) -> None:
     """That `reset` and `step` can be traced and yield what the spec says."""
-    state, first = _pair("reset", _abstract("reset", env.reset, jax.random.key(0)), "(state, TimeStep)")
+    state, first = _pair("reset", _abstract("reset", reset, jax.random.key(0)), "(state, TimeStep)")
     action = jax.ShapeDtypeStruct((env.num_envs, env.spec.num_agents), jnp.int32)
-    after, then = _pair("step", _abstract("step", env.step, state, action), "(state, TimeStep)")
+    after, then = _pair("step", _abstract("step", step, state, action), "(state, TimeStep)")
     for method, timestep in (("reset", first), ("step", then)):
         if not isinstance(timestep, TimeStep):
             raise EnvError(f"`{method}` must return (state, TimeStep), not (state, {type(timestep).__name__}).")
@@ -273,20 +273,20 @@ def _run(env: JaxEnv, reset: Callable, step: Callable, steps: int, seed: int) ->
     before, after = [], []
     for _ in range(steps):
         action = _random_action(rng, env, timestep)
-        before.append(timestep.obs)
+        before.append(np.asarray(timestep.obs))
         state, timestep = _guard("step", "run", lambda s=state, a=action: step(s, a))
-        after.append(timestep)
-    return Trace(np.asarray(jnp.stack(before)), jax.tree.map(lambda *x: np.asarray(jnp.stack(x)), *after))
+        after.append(jax.device_get(timestep))
+    return Trace(np.stack(before), jax.tree.map(lambda *x: np.stack(x), *after))
 
 
-def _random_action(rng: np.random.Generator, env: JaxEnv, timestep: TimeStep) -> Array:
+def _random_action(rng: np.random.Generator, env: JaxEnv, timestep: TimeStep) -> np.ndarray:
     scores = rng.random((env.num_envs, env.spec.num_agents, env.spec.num_actions))
     if timestep.avail is not None:
         avail = np.asarray(timestep.avail)
         if not avail.any(-1).all():
             raise EnvError("`avail` leaves an agent without any legal action.")
         scores = np.where(avail, scores, -1.0)
-    return jnp.asarray(scores.argmax(-1), jnp.int32)
+    return scores.argmax(-1).astype(np.int32)
 
 
 # ---- what the run must have shown ----
@@ -353,12 +353,16 @@ def _check_final_obs(trace: Trace) -> None:
         raise EnvError(
             "`final_obs` equals the reset observation at a truncation: it must be the last one of the old episode."
         )
-    flat = lambda x: x.reshape(len(x), -1)
-    moves = flat(trace.before[going_on] != steps.obs[going_on]).any(-1)
+    moves = _any(trace.before[going_on] != steps.obs[going_on])
     if (final == before).all() and moves.size and moves.all():
         raise EnvError("`final_obs` equals the observation before the step at a truncation: it must be its successor.")
-    if not final.any() and flat(np.concatenate([trace.before[going_on], before])).any(-1).all():
+    if not final.any() and _any(np.concatenate([trace.before[going_on], before])).all():
         raise EnvError("`final_obs` is all zeros at a truncation: it is never filled in.")
+
+
+def _any(x: np.ndarray) -> np.ndarray:
+    """[K, ...] -> [K], whether anything in each item is non-zero."""
+    return np.asarray(x.reshape(len(x), -1).any(-1))
 
 
 # ---- purity and batching ----
@@ -371,34 +375,54 @@ def _check_pure_and_batched(env: JaxEnv, reset: Callable, step: Callable, seed: 
     axis of seeds fails here.
     """
     keys = jax.random.split(jax.random.key(seed), 2)
-    alone = [reset(key) for key in keys]
-    batched = _guard("reset", "vmapped over seeds", lambda: jax.jit(jax.vmap(env.reset))(keys))
+    began = [reset(key) for key in keys]
     rng = np.random.default_rng(seed)
-    actions = [_random_action(rng, env, timestep) for _, timestep in alone]
-    stepped = [step(state, action) for (state, _), action in zip(alone, actions, strict=True)]
-    if not all(_same(out, step(alone[i][0], actions[i]), exact=True) for i, out in enumerate(stepped)):
+    actions = [_random_action(rng, env, timestep) for _, timestep in began]
+    went_on = [step(state, action) for (state, _), action in zip(began, actions, strict=True)]
+    if not all(_same(out, step(began[i][0], actions[i]), exact=True) for i, out in enumerate(went_on)):
         raise EnvError("`step` is not deterministic: the same state and action gave two different results.")
-    states = jax.tree.map(lambda *x: jnp.stack(x), *[state for state, _ in alone])
-    both = _guard("step", "vmapped over seeds", lambda: jax.jit(jax.vmap(env.step))(states, jnp.stack(actions)))
-    for method, singles, pair in (("reset", alone, batched), ("step", stepped, both)):
-        if all(_same(single, jax.tree.map(lambda x, i=i: x[i], pair)) for i, single in enumerate(singles)):
+
+    def both(key: Array, action: Array) -> tuple[Any, Any]:
+        start = env.reset(key)
+        return start, env.step(start[0], action)
+
+    try:
+        batched = _to_numpy(_compiled(jax.vmap(both))(keys, np.stack(actions)))
+    except Exception:  # find out whose fault it is; tracing is slow, so only now
+        states, _ = _guard("reset", "vmapped over seeds", lambda: jax.eval_shape(jax.vmap(env.reset), keys))
+        _guard("step", "vmapped over seeds", lambda: jax.eval_shape(jax.vmap(env.step), states, np.stack(actions)))
+        raise
+    for method, alone, pair in zip(("reset", "step"), (began, went_on), batched, strict=True):
+        if all(_same(one, jax.tree.map(lambda x, i=i: x[i], pair)) for i, one in enumerate(alone)):
             continue
-        args = (keys[0],) if method == "reset" else (alone[0][0], actions[0])
-        afresh = jax.jit(lambda *a, method=method: getattr(env, method)(*a))(*args)
-        if not _same(singles[0], afresh):
+        afresh = _compiled(both)(keys[0], actions[0])[method == "step"]
+        if not _same(alone[0], afresh):
             raise EnvError(f"`{method}` is not pure: traced again, the same arguments gave another result.")
         raise EnvError(f"`{method}` vmapped over seeds gives other results than each seed alone.")
+
+
+def _compiled(function: Callable) -> Callable:
+    """`jax.jit` in a hurry: a check runs a few steps, so on a CPU the compiler's time is most of it."""
+    hurry = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
+    return jax.jit(function, compiler_options=hurry)
+
+
+def _to_numpy(tree: PyTree) -> PyTree:
+    """All leaves on the host, random keys as their bits."""
+
+    def bits(x: Array) -> Array:
+        return jax.random.key_data(x) if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else x
+
+    return jax.device_get(jax.tree.map(bits, tree))
 
 
 def _same(a: PyTree, b: PyTree, exact: bool = False) -> bool:
     """Equality of two trees of arrays; floats to rounding unless `exact`."""
 
-    def equal(x: Array, y: Array) -> bool:
-        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
-            x, y = jax.random.key_data(x), jax.random.key_data(y)
-        x, y = np.asarray(x), np.asarray(y)
+    def equal(x: np.ndarray, y: np.ndarray) -> bool:
         if exact or not np.issubdtype(x.dtype, np.floating):
             return bool(np.array_equal(x, y, equal_nan=np.issubdtype(x.dtype, np.floating)))
         return bool(np.allclose(x, y, rtol=1e-4, atol=1e-4, equal_nan=True))
 
-    return all(equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True))
+    leaves = (jax.tree.leaves(_to_numpy(tree)) for tree in (a, b))
+    return all(equal(x, y) for x, y in zip(*leaves, strict=True))

@@ -13,7 +13,6 @@ import importlib.abc
 import importlib.machinery
 import inspect
 import math
-import numbers
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -79,6 +78,8 @@ class GymnaxEnv:
         obs_space = self.env.observation_space(self.params)
         self.one_hot = int(obs_space.n) if hasattr(obs_space, "n") else None
         raw, self._state_like = self._shapes()
+        if not hasattr(raw, "shape"):
+            raise EnvError(f"{name} has an observation of several parts; give it one array.")
         binary = self.one_hot is not None or name in _BINARY
         self.spec = EnvSpec(
             name=name,
@@ -167,15 +168,12 @@ def _like(name: str, key: str, value: Any, default: Any) -> Any:
         if isinstance(value, bool) or value in (0, 1):
             return bool(value)
         raise EnvError(f"{name}: {key} must be true or false, not {value!r}.")
-    if isinstance(default, numbers.Real):
-        number = isinstance(value, numbers.Real) and not isinstance(value, bool) and math.isfinite(value)
-        if number and isinstance(default, int) and float(value).is_integer():
-            return int(value)
-        if number and not isinstance(default, int):
-            return float(value)
-        raise EnvError(
-            f"{name}: {key} must be {'an integer' if isinstance(default, int) else 'a number'}, not {value!r}."
-        )
+    if isinstance(default, int | float):
+        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if number and (isinstance(default, float) or float(value).is_integer()):
+            return type(default)(value)
+        kind = "an integer" if isinstance(default, int) else "a number"
+        raise EnvError(f"{name}: {key} must be {kind}, not {value!r}.")
     array = jnp.asarray(value)
     if array.shape != default.shape:
         raise EnvError(f"{name}: {key} must have the shape {default.shape}, not {array.shape}.")

@@ -1,0 +1,1 @@
+"""Benchmarks: `python -m bench` runs the CPU ones; each module says what it measures and prints JSON."""

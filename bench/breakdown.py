@@ -1,0 +1,86 @@
+"""Where the time of an update goes: environment alone, collecting, learning.
+
+    python -m bench.breakdown minatar-breakout --seeds 1 10
+
+Prints, for each number of seeds, microseconds per vector step of the environment under random actions, per vector step
+of collecting, and per gradient step of learning, and the steps per second of whole updates.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import jax
+import jax.numpy as jnp
+
+from bench.timing import seconds
+from pqn import rollout
+from pqn.envs import registry
+from pqn.presets import preset
+from pqn.program import COMPILER_OPTIONS, Program
+from pqn.types import Array
+
+
+def breakdown(name: str, seeds: int, updates: int = 20) -> dict[str, float]:
+    """Times the parts of `updates` updates of a preset."""
+    config = preset(name, {"eval.count": 0}, seeds=seeds)
+    program = Program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
+    env, learner, hyper = program.env, program.learner, program.hyper
+    steps, gradient_steps = config.learner.rollout_steps, config.learner.epochs * config.learner.minibatches
+    state = jax.jit(jax.vmap(program.init_one))(program.seeds)
+
+    def random_steps(env_state, key: Array):
+        def step(c, key):
+            action = jax.random.randint(key, (env.num_envs, env.spec.num_agents), 0, env.spec.num_actions)
+            c, timestep = env.step(c, action)
+            return c, jnp.sum(timestep.reward)
+
+        return jax.lax.scan(step, env_state, jax.random.split(key, updates * steps))[1].sum()
+
+    def collect(state):
+        def body(_, c):
+            stream, total = c
+            stream, data, _ = rollout.collect(env, learner, state.learner, stream, state.key, hyper)
+            return stream, total + jnp.sum(data.reward)
+
+        return jax.lax.fori_loop(0, updates, body, (state.stream, 0.0))[1]
+
+    def learn(state):
+        _, data, _ = rollout.collect(env, learner, state.learner, state.stream, state.key, hyper)
+        return jax.lax.fori_loop(0, updates, lambda _, c: learner.update(c, data, state.key, hyper)[0], state.learner)
+
+    def timed(function, *args) -> float:
+        options = COMPILER_OPTIONS.get(jax.default_backend())
+        return seconds(jax.jit(function).lower(*args).compile(options), *args)
+
+    env_only = timed(jax.vmap(random_steps), state.stream.env, state.key)
+    collecting = timed(jax.vmap(collect), state)
+    learning = timed(jax.vmap(learn), state)
+    total = timed(lambda state: program._chunk(state, hyper, jnp.int32(updates)), state)
+    vector_steps = updates * steps
+    return {
+        "seeds": seeds,
+        "env_us_per_step": 1e6 * env_only / vector_steps,
+        "collect_us_per_step": 1e6 * collecting / vector_steps,
+        "learn_us_per_gradient_step": 1e6 * learning / (updates * gradient_steps),
+        "update_ms": 1e3 * total / updates,
+        "steps_per_second": vector_steps * env.num_envs * seeds / total,
+        "env_only_steps_per_second": vector_steps * env.num_envs * seeds / env_only,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("presets", nargs="+")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 10])
+    parser.add_argument("--updates", type=int, default=20)
+    given = parser.parse_args()
+    for name in given.presets:
+        for seeds in given.seeds:
+            row = breakdown(name, seeds, given.updates)
+            print(json.dumps({"preset": name, "device": jax.devices()[0].device_kind} | row), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Which kernels an update spends its time in, on a GPU.
+
+    python -m bench.profile cartpole-paper --seeds 1
+
+Runs some updates under JAX's profiler and prints kernels launched per update, the share of time the device was busy,
+and the kernels that took the most of it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+
+from pqn.envs import registry
+from pqn.presets import preset
+from pqn.program import COMPILER_OPTIONS, Program
+
+
+def kernels(folder: str) -> list[tuple[str, float, float]]:
+    """(name, start, duration) in nanoseconds of all device events of a trace."""
+    found = []
+    for file in Path(folder).rglob("*.xplane.pb"):
+        for plane in jax.profiler.ProfileData.from_file(str(file)).planes:
+            if plane.name.startswith("/device:GPU"):
+                for line in plane.lines:
+                    if line.name.startswith("Stream"):
+                        found += [(event.name, event.start_ns, event.duration_ns) for event in line.events]
+    return found
+
+
+def profile(name: str, seeds: int, updates: int = 5, top: int = 12) -> dict:
+    config = preset(name, {"eval.count": 0}, seeds=seeds)
+    program = Program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
+    state = jax.jit(jax.vmap(program.init_one))(program.seeds)
+    lowered = jax.jit(program._chunk).lower(state, program.hyper, jnp.int32(updates))
+    chunk = lowered.compile(COMPILER_OPTIONS.get(jax.default_backend()))
+    jax.block_until_ready(chunk(state, program.hyper, jnp.int32(updates)))
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            jax.block_until_ready(chunk(state, program.hyper, jnp.int32(updates)))
+        events = kernels(folder)
+    if not events:
+        raise SystemExit("the trace holds no GPU kernels: run this on a GPU")
+    busy = sum(duration for _, _, duration in events)
+    span = max(start + duration for _, start, duration in events) - min(start for _, start, _ in events)
+    totals: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
+    for kernel, _, duration in events:
+        totals[kernel][0] += 1
+        totals[kernel][1] += duration
+    ranked = sorted(totals.items(), key=lambda item: -item[1][1])[:top]
+    return {
+        "preset": name,
+        "seeds": seeds,
+        "kernels_per_update": len(events) / updates,
+        "update_ms": span / updates / 1e6,
+        "busy": busy / span,
+        "mean_kernel_us": busy / len(events) / 1e3,
+        "top": [
+            {"kernel": kernel, "per_update": count / updates, "us": time / count / 1e3, "share": time / busy}
+            for kernel, (count, time) in ranked
+        ],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("presets", nargs="+")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    given = parser.parse_args()
+    for name in given.presets:
+        for seeds in given.seeds:
+            print(json.dumps(profile(name, seeds), indent=1), flush=True)
+
+
+if __name__ == "__main__":
+    main()

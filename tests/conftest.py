@@ -1,0 +1,85 @@
+"""Shared by all tests: a compilation cache, tiny configurations, and a learner small enough to be exact."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+from hypothesis import settings  # noqa: E402
+
+from pqn.config import Config  # noqa: E402
+from pqn.envs import registry  # noqa: E402
+from pqn.program import Program, RunState, enable_compilation_cache  # noqa: E402
+from pqn.types import Inputs  # noqa: E402
+
+settings.register_profile("pqn", deadline=None, derandomize=True, max_examples=50)
+settings.load_profile("pqn")
+enable_compilation_cache()
+
+TINY = {
+    "env.num_envs": 8,
+    "network.hidden": (16,),
+    "learner.rollout_steps": 8,
+    "learner.epochs": 2,
+    "learner.minibatches": 4,
+    "eval.num_envs": 4,
+    "eval.count": 2,
+    "save.logs": 4,
+    "save.checkpoints": 5,
+}
+"""Options that make any preset small enough to compile and run in a test."""
+
+
+def tiny(options: dict[str, Any] | None = None, **top: Any) -> Config:
+    """CartPole, 10 updates of 64 steps, in well under a second."""
+    return Config().replace(TINY | {"total_steps": 640} | (options or {}), **top).validate()
+
+
+def build(config: Config) -> Program:
+    return Program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
+
+
+def run_updates(program: Program, updates: int, state: RunState | None = None) -> RunState:
+    """`updates` updates without a host loop."""
+    state = jax.jit(jax.vmap(program.init_one))(program.seeds) if state is None else state
+    return jax.jit(program._chunk)(state, program.hyper, jnp.int32(updates))[0]
+
+
+def tabular(env: str, updates: int, options: dict[str, Any] | None = None) -> tuple[Program, np.ndarray]:
+    """Trains a linear network on one-hot observations (an exact table) and returns its Q for every observation."""
+    base = {
+        "env.name": f"probe:{env}",
+        "env.num_envs": 16,
+        "network.hidden": (),
+        "network.norm": "none",
+        "learner.rollout_steps": 8,
+        "learner.epochs": 2,
+        "learner.minibatches": 4,
+        "learner.lr": 0.03,
+        "learner.gamma": 0.9,
+        "learner.lam": 0.0,
+        "learner.eps_finish": 1.0,
+        "total_steps": updates * 16 * 8,
+    }
+    program = build(Config().replace(base | (options or {})).validate())
+    state = run_updates(program, program.config.updates)
+    learner = jax.tree.map(lambda x: x[0], state.learner)
+    obs = jnp.asarray(program.env.env.observations)[:, None]  # [S, M = 1, ...]
+    _, q = program.learner.q_values(learner, (), Inputs(obs, jnp.zeros(obs.shape[:2], bool)))
+    return program, np.asarray(q[:, 0])
+
+
+@pytest.fixture(scope="session")
+def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A complete tiny run with two seeds, for the tests that only read one."""
+    from pqn.progress import Progress
+    from pqn.training import train
+
+    out = tmp_path_factory.mktemp("runs") / "finished"
+    return train(tiny(seeds=2), out=out, progress=Progress(quiet=True))

@@ -1,0 +1,185 @@
+"""The command line: quick help, one sentence for every mistake."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import TINY
+
+from pqn.cli.main import COMMANDS, main
+from pqn.cli.options import Parser, add_config, apply, field_docs
+from pqn.config import Config, EnvConfig, EvalConfig, LearnerConfig, NetworkConfig, SaveConfig
+
+SMALL = [
+    word
+    for name, value in TINY.items()
+    for word in (f"--{name}", *map(str, value if isinstance(value, tuple) else [value]))
+]
+
+
+def pqn(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess:
+    return subprocess.run([sys.executable, "-m", "pqn", *words], capture_output=True, text=True, cwd=cwd, timeout=280)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        *([command, "--help"] for command in COMMANDS),
+        ["train", "cartpole", "--help"],
+        ["presets"],
+        ["envs"],
+    ],
+)
+def test_help_and_lists_are_quick_and_never_import_jax(words):
+    code = (
+        "import sys; from pqn.cli.main import main\n"
+        "try: main(sys.argv[1:])\n"
+        "except SystemExit: pass\n"
+        "assert not {'jax', 'flax', 'gymnax', 'matplotlib'} & set(sys.modules), sorted(sys.modules)"
+    )
+    began = time.perf_counter()
+    done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60)
+    seconds = time.perf_counter() - began
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout) > 50
+    assert seconds < 5  # 0.1 s on a quiet machine; the promise itself is the import check above
+
+
+MISTAKES = [
+    (["trian"], "there is no command 'trian'; did you mean 'train'?"),
+    (["train", "cartpol"], "there is no preset 'cartpol'; did you mean 'cartpole'?"),
+    (
+        ["train", "cartpole", "--learner.lamm", "0.5"],
+        "there is no option --learner.lamm; did you mean '--learner.lam'?",
+    ),
+    (["train", "cartpole", "--learner.minibatches", "7"], "learner.minibatches 7 does not divide the batch"),
+    (["train", "cartpole", "--learner.lam", "1.5"], "learner.lam is 1.5; it must be between 0 and 1"),
+    (["train", "cartpole", "--learner.gamma", "2"], "learner.gamma is 2.0; it must be between 0 and 1"),
+    (["train", "cartpole", "--learner.gamma", "abc"], "'abc' is not a number"),
+    (["train", "cartpole", "--env.num-envs", "0"], "env.num_envs is 0"),
+    (["train", "cartpole", "--env.num-envs", "1.5"], "'1.5' is not a whole number"),
+    (["train", "cartpole", "--network.norm", "group"], "invalid choice: 'group'"),
+    (["train", "cartpole", "--env", "CartPole-v7"], "CartPole-v1"),
+    (["train", "cartpole", "--env.kwargs", "gravity"], "'gravity' is not of the form key=value"),
+    (["train"], "name a preset or an environment"),
+    (["train", "--env", "nowhere:make"], "nowhere"),
+    (["resume", "/nonexistent"], "/nonexistent is not a run directory: it does not exist"),
+    (["eval", "."], ". is not a run directory: it has no config.json"),
+    (["plot", "/nonexistent"], "is not a run directory"),
+    (["eval", ".", "--episodes", "0"], "--episodes is 0"),
+]
+
+
+@pytest.mark.parametrize(("words", "sentence"), MISTAKES)
+def test_mistakes_get_one_sentence_and_exit_status_2(words, sentence, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert sentence in captured.err
+    assert captured.err.count("\n") == 1 and captured.err.startswith("pqn: ")
+    assert not list(tmp_path.iterdir())  # nothing is left behind
+
+
+def test_unwritable_directory(capsys, tmp_path):
+    blocker = tmp_path / "file"
+    blocker.write_text("in the way")
+    assert main(["train", "cartpole", *SMALL, "--out", str(blocker / "run")]) == 2
+    assert "cannot create the run directory" in capsys.readouterr().err
+
+
+def test_a_checkpoint_from_another_network(capsys, tmp_path, finished_run):
+    import shutil
+
+    out = tmp_path / "run"
+    shutil.copytree(finished_run.run, out)
+    config = json.loads((out / "config.json").read_text())
+    config["network"]["hidden"] = [32]
+    (out / "config.json").write_text(json.dumps(config))
+    assert main(["resume", str(out)]) == 2
+    error = capsys.readouterr().err
+    assert "another network" in error and "(2, 16" in error
+
+
+def test_train_eval_plot(tmp_path):
+    """The three commands in a row, as a user would type them, in a fresh process each."""
+    done = pqn("train", "cartpole", *SMALL, "--total-steps", "640", "--seeds", "2", "--out", "run", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "run directory   run" in done.stdout and "greedy return" in done.stdout and "steps/s" in done.stderr
+    done = pqn("eval", "run", "--episodes", "3", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["seeds"] == [0, 1] and [len(seed) for seed in report["returns"]] == [3, 3]
+    assert pqn("eval", "run", "--episodes", "3", "--json", cwd=tmp_path).stdout == done.stdout
+    done = pqn("plot", "run", "-o", "curve.png", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_training_in_a_directory_that_holds_a_run(capsys, finished_run):
+    assert main(["train", "cartpole", *SMALL, "--out", str(finished_run.run)]) == 2
+    assert f"pqn resume {finished_run.run}" in capsys.readouterr().err
+
+
+def test_every_option_is_on_the_command_line_with_a_help_text():
+    for group in (Config, EnvConfig, NetworkConfig, LearnerConfig, EvalConfig, SaveConfig):
+        docs = field_docs(group)
+        for name in group.__dataclass_fields__:
+            if name not in ("env", "network", "learner", "eval", "save"):
+                assert docs.get(name), f"{group.__name__}.{name} has no docstring"
+
+
+def test_options_reach_the_configuration():
+    parser = Parser("train")
+    add_config(parser, Config())
+    words = "--total-steps 1e6 --env Acrobot-v1 --env.kwargs a=1 b=text --network.hidden 8 4 --learner.lr_decay false"
+    config = apply(
+        Config(), parser.parse([*words.split(), "--network.norm-input", "--learner.lam=0.5", "--seeds", "3"])
+    )
+    assert config.total_steps == 1_000_000 and config.env.name == "Acrobot-v1"
+    assert config.env.kwargs == {"a": 1, "b": "text"} and config.network.hidden == (8, 4)
+    assert not config.learner.lr_decay and config.network.norm_input
+    assert config.learner.lam == 0.5 and config.seeds == 3
+
+
+USER_ENV = """
+import jax, jax.numpy as jnp, numpy as np
+from pqn.envs import Outcome
+from pqn.types import EnvSpec
+
+class Guess:
+    spec = EnvSpec("guess", (2,), np.dtype("float32"), 2)
+    def reset(self, key):
+        coin = jax.random.bernoulli(key).astype(jnp.int32)
+        return coin, jax.nn.one_hot(coin, 2)
+    def step(self, key, state, action):
+        return Outcome(state, jax.nn.one_hot(state, 2), (action == state) * 1.0, jnp.bool_(True))
+
+def make_env(**options):
+    return Guess()
+"""
+
+
+def test_a_users_environment(tmp_path):
+    (tmp_path / "my_module.py").write_text(USER_ENV)
+    done = pqn(
+        "train",
+        "--env",
+        "my_module:make_env",
+        *SMALL,
+        "--total-steps",
+        "6400",
+        "--learner.lr",
+        "0.01",
+        "--out",
+        "run",
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary["env"] == "my_module:make_env" and summary["eval_return"]["mean"] == 1.0

@@ -1,0 +1,97 @@
+"""Networks: the matmul convolution, norms, heads, the regulariser's split."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pqn.config import NetworkConfig
+from pqn.networks.qnetwork import QNetwork, kernel_norms
+from pqn.networks.torsos import Conv
+from pqn.types import Inputs
+
+
+def make(config: NetworkConfig, obs_shape=(10, 10, 4), actions=3):
+    network = QNetwork(config, actions)
+    obs = jax.random.bernoulli(jax.random.key(1), 0.3, (2, 5, 1, *obs_shape))
+    inputs = Inputs(obs, jnp.zeros((2, 5, 1), bool))
+    return network, network.init(jax.random.key(0), (), inputs), inputs
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [((3, 3), 1), ((3, 2), 2), ((4, 4), 3)])
+def test_matmul_convolution_equals_the_native_one(kernel, stride):
+    x = jax.random.normal(jax.random.key(0), (2, 10, 11, 3))
+    convs = [Conv(5, kernel, stride, matmul=matmul) for matmul in (True, False)]
+    params = convs[0].init(jax.random.key(1), x)
+    params = jax.tree.map(lambda p: p + 0.1, params)  # a bias that is not zero
+    assert jax.tree.structure(params) == jax.tree.structure(convs[1].init(jax.random.key(1), x))
+
+    def loss(conv):
+        return jax.value_and_grad(lambda p: jnp.sum(jnp.sin(conv.apply(p, x))))(params)
+
+    for ours, native in zip(*(jax.tree.leaves(loss(conv)) for conv in convs), strict=True):
+        np.testing.assert_allclose(ours, native, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("torso", ["mlp", "minatar"])
+@pytest.mark.parametrize("norm", ["layer", "batch", "none"])
+@pytest.mark.parametrize("head", ["linear", "dueling"])
+def test_every_combination_gives_q_values(torso, norm, head):
+    network, variables, inputs = make(NetworkConfig(torso=torso, norm=norm, head=head, hidden=(8,)))
+    carry, q = network.apply(variables, (), inputs)
+    assert carry == () and q.shape == (2, 5, 1, 3) and q.dtype == jnp.float32
+    assert ("batch_stats" in variables) == (norm == "batch")
+
+
+def test_time_and_batch_are_interchangeable_for_feed_forward_networks():
+    network, variables, inputs = make(NetworkConfig(torso="minatar", hidden=(8,)))
+    _, together = network.apply(variables, (), inputs)
+    for t in range(2):
+        _, one = network.apply(variables, (), jax.tree.map(lambda x, t=t: x[t : t + 1], inputs))
+        np.testing.assert_allclose(one[0], together[t], rtol=1e-5, atol=1e-6)
+
+
+def test_layer_norm_makes_features_blind_to_scale():
+    network, variables, inputs = make(NetworkConfig(hidden=(32,)), obs_shape=(6,))
+    inputs = inputs._replace(obs=jax.random.normal(jax.random.key(2), inputs.obs.shape))
+    q = network.apply(variables, (), inputs)[1]
+    scaled = network.apply(variables, (), inputs._replace(obs=100 * inputs.obs))[1]
+    np.testing.assert_allclose(q, scaled, rtol=1e-3, atol=1e-4)
+
+
+def test_batch_statistics_move_only_in_training():
+    network, variables, inputs = make(NetworkConfig(norm="batch", norm_input=True, hidden=(8,)), obs_shape=(6,))
+    (_, q), mutated = network.apply(variables, (), inputs, train=True, mutable=["batch_stats"])
+    changed = jax.tree.map(lambda a, b: bool(jnp.any(a != b)), variables["batch_stats"], mutated["batch_stats"])
+    assert all(jax.tree.leaves(changed))
+    assert not np.allclose(q, network.apply(variables, (), inputs)[1])  # acting uses the running statistics
+
+
+def test_dueling_is_value_plus_centred_advantage():
+    network, variables, inputs = make(NetworkConfig(head="dueling", hidden=(8,)), obs_shape=(6,))
+    q = network.apply(variables, (), inputs)[1]
+    lifted = jax.tree_util.tree_map_with_path(
+        lambda path, p: p + 7.0 if "advantage" in str(path) and "bias" in str(path) else p, variables
+    )
+    np.testing.assert_allclose(network.apply(lifted, (), inputs)[1], q, rtol=1e-4, atol=1e-4)
+
+
+def test_bfloat16_keeps_parameters_and_q_in_float32():
+    network, variables, inputs = make(NetworkConfig(torso="minatar", hidden=(8,), dtype="bfloat16"))
+    assert {leaf.dtype for leaf in jax.tree.leaves(variables)} == {jnp.dtype("float32")}
+    q = network.apply(variables, (), inputs)[1]
+    exact = QNetwork(NetworkConfig(torso="minatar", hidden=(8,)), 3).apply(variables, (), inputs)[1]
+    assert q.dtype == jnp.float32
+    np.testing.assert_allclose(q, exact, atol=0.1)
+
+
+def test_kernel_norms_split_final_and_inner():
+    _, variables, _ = make(NetworkConfig(hidden=(8, 4)), obs_shape=(6,))
+    params = variables["params"]
+    final, inner = kernel_norms(params)
+    head = params["head"]["q"]["kernel"]
+    others = [layer["kernel"] for name, layer in params["torso"].items() if "Dense" in name]
+    np.testing.assert_allclose(final, 0.5 * np.sum(np.square(head)), rtol=1e-6)
+    np.testing.assert_allclose(inner, sum(0.5 * np.sum(np.square(k)) for k in others), rtol=1e-6)

@@ -1,0 +1,52 @@
+"""Every preset builds and steps."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import TINY, build
+
+from pqn.errors import ConfigError
+from pqn.presets import PRESETS, preset
+
+
+@pytest.mark.parametrize("name", [name for name in PRESETS if not name.endswith("-paper")])
+def test_presets_build_and_step(name):
+    """The `-paper` twins differ in numbers only, not in what is compiled; the test below looks at those."""
+    config = preset(name)
+    assert config.validate().preset == name
+    hidden = {"network.hidden": (8,)}
+    small = config.replace(TINY | hidden | {"total_steps": 64}).validate()
+    program = build(small)
+    both = jax.jit(lambda seeds: program._chunk(jax.vmap(program.init_one)(seeds), program.hyper, jnp.int32(1)))
+    quick = {"xla_backend_optimization_level": 0}  # compiling is the whole cost here
+    state, _ = both.lower(program.seeds).compile(compiler_options=quick)(program.seeds)
+    assert int(state.learner.updates[0]) == 1
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.learner.params))
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_presets_are_complete(name):
+    entry = PRESETS[name]
+    assert entry.config.validate().preset == name and entry.description and entry.source
+    if name.endswith("-paper"):
+        assert not entry.config.learner.bootstrap_truncation
+
+
+def test_published_numbers():
+    """Spot checks against the paper's public configurations."""
+    c = preset("cartpole-paper")
+    assert (c.env.num_envs, c.learner.rollout_steps, c.learner.minibatches, c.learner.epochs) == (32, 64, 16, 4)
+    assert (c.learner.lr, c.learner.lam, c.learner.reward_scale, c.network.hidden) == (1e-4, 0.95, 0.1, (256, 256))
+    m = preset("minatar-breakout-paper")
+    assert (m.env.num_envs, m.learner.rollout_steps, m.learner.minibatches, m.learner.epochs) == (128, 32, 32, 2)
+    assert (m.learner.lr, m.learner.lam, m.learner.eps_finish, m.learner.eps_decay) == (5e-4, 0.65, 0.05, 0.1)
+
+
+def test_a_misspelt_preset_or_option_suggests_the_right_one():
+    with pytest.raises(ConfigError, match="did you mean 'cartpole'"):
+        preset("cartpol")
+    with pytest.raises(ConfigError, match="did you mean 'lam'"):
+        preset("cartpole", {"learner.lamm": 0.5})

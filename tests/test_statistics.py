@@ -1,0 +1,183 @@
+"""Statistics against hand computation, exhaustive enumeration and SciPy."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from pqn.report.statistics import (
+    aggregate_curve,
+    bootstrap_interval,
+    improvement_interval,
+    iqm,
+    mean,
+    median,
+    performance_profile,
+    probability_of_improvement,
+    resample_curve,
+)
+
+FINITE = st.floats(-1e6, 1e6)
+SCORES = hnp.arrays(float, hnp.array_shapes(max_dims=3, max_side=9), elements=FINITE)
+
+
+def test_iqm_by_hand() -> None:
+    assert iqm([1, 2, 3, 100]) == 2.5
+    assert iqm([5]) == 5 and iqm([1, 2, 9]) == 4  # nothing to cut off below four scores
+    assert iqm([0, 1, 2, 3, 4, 5, 1000]) == 3  # ⌊7/4⌋ = 1 cut on either side
+    assert iqm([[1, 2], [3, 100]]) == 2.5  # runs × tasks count together
+    np.testing.assert_array_equal(iqm([[1, 2, 3, 100], [0, 0, 4, 8]], axis=1), [2.5, 2.0])
+
+
+@given(SCORES, st.data())
+def test_estimates_agree_with_scipy_and_numpy(scores: np.ndarray, data: st.DataObject) -> None:
+    axis = data.draw(st.none() | st.integers(-scores.ndim, scores.ndim - 1))
+    trimmed = scipy.stats.trim_mean(scores.ravel(), 0.25) if axis is None else scipy.stats.trim_mean(scores, 0.25, axis)
+    np.testing.assert_allclose(iqm(scores, axis), trimmed, atol=1e-6)
+    np.testing.assert_allclose(mean(scores, axis), np.mean(scores, axis), atol=1e-6)
+    np.testing.assert_allclose(median(scores, axis), np.median(scores, axis), atol=1e-6)
+
+
+@given(hnp.arrays(float, st.integers(0, 12), elements=FINITE | st.just(np.nan)))
+def test_missing_scores_are_left_out(scores: np.ndarray) -> None:
+    known = scores[~np.isnan(scores)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        estimates = [statistic(np.stack([scores, scores]), axis=-1) for statistic in (iqm, mean, median)]
+    expected = [scipy.stats.trim_mean(known, 0.25), known.mean(), np.median(known)] if len(known) else [np.nan] * 3
+    np.testing.assert_allclose(estimates, np.stack([expected, expected], axis=1), atol=1e-6)
+
+
+# --------------------------------------------------------------------------------------------------------- bootstrap
+
+
+def test_interval_matches_the_enumerated_bootstrap_distribution() -> None:
+    """Of four scores there are 4⁴ equally likely resamples, with a large point mass around either end of 80 %."""
+    scores = np.array([0.0, 1.0, 5.0, 9.0])
+    exact = sorted(iqm(scores[list(pick)]) for pick in itertools.product(range(4), repeat=4))
+    low, high = bootstrap_interval(scores, iqm, confidence=0.8, resamples=20_000)
+    assert (low, high) == tuple(np.percentile(exact, [10, 90])) == (0.5, 7.0)
+
+
+def test_stratified_interval_matches_enumeration() -> None:
+    """Each task is resampled on its own: here the two tasks give 4 × 4 equally likely means."""
+    scores = np.array([[0.0, 10.0], [4.0, 30.0]])
+    tasks = [[np.mean(pick) for pick in itertools.product(column, repeat=2)] for column in scores.T]
+    exact = [(a + b) / 2 for a, b in itertools.product(*tasks)]  # 5, 6, 7, 10, 11, 12, 15, 16, 17 with multiplicities
+    low, high = bootstrap_interval(scores, mean, confidence=0.85, resamples=20_000)
+    assert (low, high) == tuple(np.percentile(exact, [7.5, 92.5])) == (6.0, 16.0)
+    # Resampling runs as a whole would keep the tasks together and know only three means: 5, 11 and 17.
+    assert (low, high) != (5, 17)
+
+
+def test_interval_agrees_with_scipy() -> None:
+    scores = np.random.default_rng(1).gamma(2.0, size=25)
+    ours = bootstrap_interval(scores, mean, resamples=20_000)
+    theirs = scipy.stats.bootstrap(
+        (scores,), np.mean, method="percentile", n_resamples=20_000, rng=np.random.default_rng(2)
+    ).confidence_interval
+    width = theirs.high - theirs.low
+    assert ours == pytest.approx([theirs.low, theirs.high], abs=0.04 * width)
+
+
+def test_coverage_is_about_what_is_promised() -> None:
+    """The percentile bootstrap is known to be a little too narrow for few runs: σ̂ lacks √(n/(n−1)), and z stands for t.
+
+    For n = 30 that makes Φ-nominal 80 % about 77.5 %; three standard errors of 1500 trials are 3.2 %.
+    """
+    rng = np.random.default_rng(0)
+    scores = rng.normal(size=(1500, 30))
+    inside = [
+        low <= 0 <= high
+        for trial, row in enumerate(scores)
+        for low, high in [bootstrap_interval(row, mean, confidence=0.8, resamples=400, seed=trial)]
+    ]
+    assert abs(np.mean(inside) - 0.775) < 0.032
+
+
+def test_the_same_seed_gives_the_same_interval() -> None:
+    scores = np.random.default_rng(0).normal(size=(10, 3))
+    assert bootstrap_interval(scores) == bootstrap_interval(scores)
+    assert bootstrap_interval(scores) != bootstrap_interval(scores, seed=1)
+
+
+def test_intervals_of_one_run_equal_runs_and_no_runs() -> None:
+    assert bootstrap_interval([3.0]) == (3.0, 3.0)
+    assert bootstrap_interval([2.0] * 7) == (2.0, 2.0)
+    assert np.isnan(bootstrap_interval([])).all()
+    with pytest.raises(ValueError, match="strictly between 0 and 1"):
+        bootstrap_interval([1.0], confidence=95)
+
+
+def test_a_curve_is_bootstrapped_point_by_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(0).normal(size=(50, 6)).cumsum(axis=0)
+    band = aggregate_curve(values, resamples=300)
+    np.testing.assert_array_equal(band.center, iqm(values, axis=1))
+    for point in (0, 17, 49):
+        assert (band.low[point], band.high[point]) == bootstrap_interval(values[point], resamples=300)
+    monkeypatch.setattr("pqn.report.statistics._BLOCK", 1)  # one point at a time gives the same
+    np.testing.assert_array_equal(aggregate_curve(values, resamples=300), band)
+
+
+def test_a_curve_over_tasks_is_stratified() -> None:
+    values = np.random.default_rng(0).normal(size=(4, 5, 3))
+    band = aggregate_curve(values, resamples=200)
+    assert band.center[2] == iqm(values[2])
+    assert (band.low[2], band.high[2]) == bootstrap_interval(values[2], resamples=200)
+
+
+def test_a_curve_with_gaps() -> None:
+    values = np.array([[np.nan, np.nan], [1.0, np.nan], [1.0, 3.0]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        band = aggregate_curve(values, mean)
+    np.testing.assert_array_equal(band.center, [np.nan, 1.0, 2.0])
+    np.testing.assert_array_equal(band.low, [np.nan, 1.0, 1.0])
+    np.testing.assert_array_equal(band.high, [np.nan, 1.0, 3.0])
+
+
+def test_curves_on_another_grid() -> None:
+    values = np.array([[0.0, np.nan], [10.0, 4.0], [20.0, 8.0]])
+    grid = resample_curve([0, 10, 20], values, [-1, 0, 5, 10, 15, 20, 21])
+    np.testing.assert_array_equal(grid[:, 0], [np.nan, 0, 5, 10, 15, 20, np.nan])
+    np.testing.assert_array_equal(grid[:, 1], [np.nan, np.nan, np.nan, 4, 6, 8, np.nan])
+
+
+# -------------------------------------------------------------------------------------------------------- comparisons
+
+
+def test_probability_of_improvement_by_hand() -> None:
+    assert probability_of_improvement([2, 3], [1, 1]) == 1
+    assert probability_of_improvement([1, 2], [1, 2]) == 0.5
+    assert probability_of_improvement([1, 5, 5], [1, 7]) == pytest.approx((0.5 + 1 + 1) / 6)
+    assert probability_of_improvement([[1, 0], [1, 0]], [[0, 1], [0, 1]]) == 0.5  # wins one task, loses the other
+    with pytest.raises(ValueError, match="2 and on 1 tasks"):
+        probability_of_improvement([[1, 2]], [[1]])
+
+
+@given(hnp.arrays(float, st.integers(1, 9), elements=FINITE), hnp.arrays(float, st.integers(1, 9), elements=FINITE))
+def test_probability_of_improvement_is_mann_whitneys_u(x: np.ndarray, y: np.ndarray) -> None:
+    u = scipy.stats.mannwhitneyu(x, y, method="asymptotic").statistic if len({*x, *y}) > 1 else len(x) * len(y) / 2
+    assert probability_of_improvement(x, y) == pytest.approx(u / (len(x) * len(y)))
+
+
+def test_improvement_interval() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(1.0, size=(8, 2)), rng.normal(size=(6, 2))
+    low, high = improvement_interval(x, y, resamples=300)
+    assert low < probability_of_improvement(x, y) < high
+    assert improvement_interval([2, 3], [1, 1], resamples=50) == (1, 1)
+
+
+def test_performance_profile_by_hand() -> None:
+    scores = [[0.0, 1.0], [2.0, np.nan], [4.0, 3.0]]
+    np.testing.assert_allclose(
+        performance_profile(scores, [-1, 0, 1, 5]), [1.0, (2 / 3 + 1) / 2, (2 / 3 + 1 / 2) / 2, 0]
+    )
