@@ -30,11 +30,28 @@ def _paper(env: str) -> Config:
     )
 
 
-_CARTPOLE = _paper("CartPole-v1").replace({"learner.bootstrap_truncation": True})
+# Chosen on a 2-core CPU among nine settings of width, environments, learning rate, ε, λ and length, for the shortest
+# time after which all of 20 seeds end at the maximum: shorter runs (150 k, 200 k steps) leave one in twenty below it.
+_CARTPOLE = _paper("CartPole-v1").replace(
+    {
+        "total_steps": 300_000,
+        "network.hidden": (64, 64),
+        "learner.rollout_steps": 32,
+        "learner.minibatches": 8,
+        "learner.lr": 1e-3,
+        "learner.eps_finish": 0.1,
+        "learner.eps_decay": 0.3,
+        "learner.bootstrap_truncation": True,
+    }
+)
 _ACROBOT = _paper("Acrobot-v1").replace({"learner.bootstrap_truncation": True})
 
 PRESETS = {
-    "cartpole": (_CARTPOLE, "CartPole-v1, solved in seconds on a laptop", _PUBLIC),
+    "cartpole": (
+        _CARTPOLE,
+        "CartPole-v1 with a small network, solved in seconds on a laptop",
+        "our own tuning on a 2-core CPU: 20 of 20 seeds end at 500 (results/classic.md)",
+    ),
     "cartpole-paper": (_paper("CartPole-v1"), "CartPole-v1 as published", _PUBLIC),
     "acrobot": (_ACROBOT, "Acrobot-v1", f"{_PUBLIC}, bootstrapping at the time limit"),
     "acrobot-paper": (_paper("Acrobot-v1"), "Acrobot-v1 as published", _PUBLIC),
