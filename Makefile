@@ -18,7 +18,7 @@ test-slow: $(INSTALLED)  ## the learning tests that take minutes
 lint: $(INSTALLED)  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 bench: $(INSTALLED)  ## speed on this machine
 	$(BIN)/python -m bench

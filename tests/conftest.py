@@ -7,16 +7,16 @@ from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-import jax  # noqa: E402
-import jax.numpy as jnp  # noqa: E402
-import numpy as np  # noqa: E402
-import pytest  # noqa: E402
-from hypothesis import settings  # noqa: E402
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import settings
 
-from pqn.config import Config  # noqa: E402
-from pqn.envs import registry  # noqa: E402
-from pqn.program import Program, RunState, enable_compilation_cache  # noqa: E402
-from pqn.types import Inputs  # noqa: E402
+from pqn.config import Config
+from pqn.envs import registry
+from pqn.program import Program, RunState, enable_compilation_cache
+from pqn.types import Inputs
 
 settings.register_profile("pqn", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("pqn")

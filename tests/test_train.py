@@ -114,7 +114,7 @@ def test_resume_after_kill_9_equals_an_uninterrupted_run(tmp_path):
     out = tmp_path / "run"
     process = start_run(out)
     for _ in range(2):
-        wait_for(lambda: (out / "metrics.jsonl").exists())
+        wait_for((out / "metrics.jsonl").exists)
         time.sleep(random.uniform(0.0, 3.0))
         process.kill()
         process.communicate()

@@ -113,6 +113,8 @@ class SaveConfig:
     """Also write one when this much time has passed since the last."""
     logs: int = 100
     """Rows in metrics.jsonl over the run."""
+    loggers: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    """Also send the metrics to these."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,7 +172,7 @@ class Config:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Config:
-        """Inverse of `to_dict`, also after a trip through JSON. Unknown names are an error, missing ones take defaults."""
+        """Inverse of `to_dict`, also after a trip through JSON. Unknown names are errors, missing ones take defaults."""
         return _build(Config, data, "")
 
 
@@ -259,8 +261,13 @@ def _check_ranges(config: Config) -> None:
         _require(value >= 0.0, name, value, "at least 0")
     _check_choices(config.network, "network")
     _check_choices(learner, "learner")
+    for logger in config.save.loggers:
+        _require(
+            logger in LOGGERS, "save.loggers", repr(logger), f"among {', '.join(LOGGERS)}{suggest(logger, LOGGERS)}"
+        )
 
 
+LOGGERS = ("tensorboard", "wandb")
 _CHOICES = {
     "network.torso": ("mlp", "minatar"),
     "network.norm": ("layer", "batch", "none"),
@@ -290,10 +297,11 @@ def _check_batch(config: Config) -> None:
         )
     segments = learner.rollout_steps // length * num_envs
     if segments % learner.minibatches:
+        per = "" if length == 1 else f" ÷ segment length {length}"
         raise ConfigError(
             f"learner.minibatches {learner.minibatches} does not divide the batch of {segments} "
-            f"(learner.rollout_steps {learner.rollout_steps} × env.num_envs {num_envs}"
-            f"{'' if length == 1 else f' ÷ segment length {length}'}); try {_near_divisor(segments, learner.minibatches)}"
+            f"(learner.rollout_steps {learner.rollout_steps} × env.num_envs {num_envs}{per}); "
+            f"try {_near_divisor(segments, learner.minibatches)}"
         )
     if config.updates < 1:
         raise ConfigError(

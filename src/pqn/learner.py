@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ UNROLL = 4  # gradient steps per iteration of the compiled loop; measured, see r
 
 
 class Hyper(NamedTuple):
-    """Hyperparameters that are traced, not compiled in: changing one needs no new compilation, and a sweep is a vmap."""
+    """Hyperparameters that are traced, not compiled in: a change needs no new compilation, and a sweep is a vmap."""
 
     lr: Array
     lr_final: Array
@@ -113,7 +113,8 @@ class Learner:
     def q_values(self, state: LearnerState, carry: PyTree, inputs: Inputs) -> tuple[PyTree, Array]:
         """One step of acting: inputs [B, M, ...] to the next carry and Q [B, M, A], with running statistics."""
         variables = {"params": state.params, "batch_stats": state.stats}
-        carry, q = self.network.apply(variables, carry, jax.tree.map(lambda x: x[None], inputs))
+        out: Any = self.network.apply(variables, carry, jax.tree.map(lambda x: x[None], inputs))
+        carry, q = out
         return carry, q[0]
 
     def value(self, q: Array, avail: Array | None) -> Array:
@@ -165,7 +166,8 @@ class Learner:
         (value, (stats, q)), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
         norm = jnp.sqrt(jnp.sum(jnp.square(gradient)))
         gradient = gradient * jnp.minimum(1.0, hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
-        direction, opt = self.optimizer.update(gradient, state.opt)
+        out: Any = self.optimizer.update(gradient, state.opt)
+        direction, opt = out
         steps = self.config.learner.epochs * self.config.learner.minibatches * hyper.updates
         lr = linear(hyper.lr, hyper.lr_final, steps, step)
         return FlatState(state.params - lr * direction, stats, opt), {"loss": value, "q": q, "grad_norm": norm}

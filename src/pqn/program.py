@@ -6,9 +6,11 @@ the same executable, where a run is cut (by logging, by a checkpoint, by Ctrl-C)
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -145,15 +147,13 @@ class Program:
         """The first full episode of every evaluation environment, [S, E]."""
         packed, info = self._compiled["evaluate"](state.learner, self.seeds)
         ret, length, finished = np.asarray(packed)
-        return evaluation.Evaluation(ret, length, finished > 0, {name: np.asarray(v) for name, v in info.items()})
+        infos: Any = {name: np.asarray(value) for name, value in info.items()}
+        return evaluation.Evaluation(ret, length, finished > 0, infos)
 
 
 def enable_compilation_cache() -> None:
     """Keeps compiled programs on disk between processes, unless the user has already said where (or that not)."""
-    import os
-    from pathlib import Path
-
-    if os.environ.get("JAX_COMPILATION_CACHE_DIR") is None and jax.config.jax_compilation_cache_dir is None:
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ and jax.config.read("jax_compilation_cache_dir") is None:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(base / "pqn" / "xla"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

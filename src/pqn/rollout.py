@@ -108,7 +108,7 @@ def _assemble(
 ) -> Rollout:
     """Folds γ·V(final_obs) into the reward of truncated steps, so that the learner sees rewards and discounts only."""
     reward = hyper.reward_scale * records.reward
-    if cut_values is not None and records.slot is not None:
+    if cut_values is not None and records.slot is not None and records.bootstrap is not None:
         value = jnp.take_along_axis(cut_values, records.slot, axis=0)  # [K, N], [T, N] -> [T, N]
         reward = reward + jnp.where(records.bootstrap, hyper.gamma * value, 0.0)
     discount = jnp.where(records.done, 0.0, hyper.gamma)

@@ -23,6 +23,7 @@ from pqn import checkpoint, runs
 from pqn.config import Config
 from pqn.envs import registry
 from pqn.errors import Diverged, Interrupted
+from pqn.loggers import check_loggers, open_loggers, scalars
 from pqn.metrics import MetricsWriter, Row
 from pqn.program import NEVER, EnvFactory, Program, RunState, enable_compilation_cache
 from pqn.progress import Progress
@@ -60,6 +61,7 @@ def train(
       PqnError: with a sentence for the user. `Interrupted` after Ctrl-C, `Diverged` on NaN or infinity.
     """
     config.validate()
+    check_loggers(config.save.loggers)
     enable_compilation_cache()
     program = Program(config, _env_factory(config, env))  # before the directory exists: a bad option leaves no litter
     with runs.RunDir.create(out, preset=config.preset) as run:
@@ -99,6 +101,7 @@ class _Loop:
     def __init__(self, program: Program, run: runs.RunDir, progress: Progress):
         self.program, self.config, self.run, self.progress = program, program.config, run, progress
         self.metrics = MetricsWriter(run.metrics)
+        self.loggers = open_loggers(self.config.save.loggers, run.path, self.config.to_dict())
         self.update = 0  # updates done so far
         self.earlier = {"wall": 0.0, "train": 0.0}  # seconds spent by earlier processes of this run
         self.train_seconds = 0.0
@@ -174,7 +177,7 @@ class _Loop:
         if self.pending.updates:
             schedule = self.schedules()
             row = self.pending.row(self.update, self.steps, self.config) | schedule | {"wall": self.wall()}
-            self.metrics.write(row)
+            self.record(row)
             self.pending = _Pending(shown=self.pending.shown | self.pending.means(self.config))
 
     def evaluate(self, state: RunState) -> None:
@@ -190,8 +193,13 @@ class _Loop:
             **{f"info/{name}": value.mean(axis=1) for name, value in result.info.items()},
             "wall": self.wall(),
         }
-        self.metrics.write(row)
+        self.record(row)
         self.progress.update(self.progress_fields())
+
+    def record(self, row: Row) -> None:
+        self.metrics.write(row)
+        for logger in self.loggers:
+            logger.write(row["step"], scalars(row))
 
     def save(self, state: RunState) -> None:
         self.metrics.sync()  # rows up to a checkpoint must not be lost where the checkpoint is not
@@ -208,6 +216,8 @@ class _Loop:
 
     def finish(self) -> Result:
         self.progress.end()
+        for logger in self.loggers:
+            logger.close()
         config, train_seconds = self.config, self.earlier["train"] + self.train_seconds
         returns = None if self.last_eval is None else self.last_eval.mean(axis=1)
         summary = {

@@ -10,6 +10,7 @@ import argparse
 import ast
 import dataclasses
 import inspect
+import itertools
 import json
 import textwrap
 import typing
@@ -83,7 +84,7 @@ def field_docs(cls: type) -> dict[str, str]:
     """The string literal below each field of a dataclass, which Python itself throws away."""
     body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body  # type: ignore[attr-defined]
     docs = {}
-    for field, text in zip(body, body[1:], strict=False):
+    for field, text in itertools.pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant):
             docs[field.target.id] = " ".join(str(text.value.value).split())  # type: ignore[union-attr]
     return docs
@@ -94,7 +95,9 @@ def _kind(hint: Any) -> dict[str, Any]:
     if typing.get_origin(hint) is typing.Literal:
         return {"choices": typing.get_args(hint)}
     if typing.get_origin(hint) is tuple:
-        return {"nargs": "*", "type": whole, "metavar": "N", "action": _Tuple}
+        of = typing.get_args(hint)[0]
+        reading = {"type": whole, "metavar": "N"} if of is int else _kind(of)
+        return {"nargs": "*", "action": _Tuple, **reading}
     if typing.get_origin(hint) is dict:
         return {"nargs": "*", "type": pair, "metavar": "KEY=VALUE", "action": _Dict}
     if hint is bool:

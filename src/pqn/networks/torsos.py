@@ -54,14 +54,14 @@ class MLP(nn.Module):
 
     hidden: tuple[int, ...]
     norm: str
-    init: str
+    kernel_init: str
     dtype: str = "float32"
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
         x = x.reshape(x.shape[0], -1)
         for width in self.hidden:
-            x = nn.Dense(width, kernel_init=INITS[self.init], dtype=self.dtype)(x)
+            x = nn.Dense(width, kernel_init=INITS[self.kernel_init], dtype=self.dtype)(x)
             x = nn.relu(Norm(self.norm)(x, train))
         return x
 
@@ -71,12 +71,12 @@ class MinAtarCNN(nn.Module):
 
     hidden: tuple[int, ...]
     norm: str
-    init: str
+    kernel_init: str
     conv: str = "matmul"
     dtype: str = "float32"
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
-        x = Conv(16, (3, 3), matmul=self.conv == "matmul", dtype=self.dtype, kernel_init=INITS[self.init])(x)
+        x = Conv(16, (3, 3), matmul=self.conv == "matmul", dtype=self.dtype, kernel_init=INITS[self.kernel_init])(x)
         x = nn.relu(Norm(self.norm)(x, train))
-        return MLP(self.hidden, self.norm, self.init, self.dtype)(x, train)
+        return MLP(self.hidden, self.norm, self.kernel_init, self.dtype)(x, train)

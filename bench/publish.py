@@ -1,0 +1,83 @@
+"""From run directories to a file under results/: numbers, curves, and all that is needed to make them again.
+
+    python -m bench.publish RUN… --out results/minatar [--commit HASH]
+
+Writes OUT.json (one entry per run: command, commit, device, date, versions, greedy returns per seed, learning curve,
+speed) and OUT.png (one panel per task). `--commit` is for machines on which the code ran without its git history.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pqn.metrics import curve, read_metrics, to_json
+from pqn.report.figures import curve_grid
+from pqn.report.statistics import bootstrap_interval, iqm
+from pqn.runs import RunDir
+
+
+def entry(run: RunDir, commit: str | None) -> dict[str, Any]:
+    """What a reader needs to trust one run."""
+    summary, environment = run.read_json("summary.json"), run.read_json("environment.json")
+    steps, values = curve(read_metrics(run.metrics), "eval")
+    train_steps, train = curve(read_metrics(run.metrics), "train", points=20)
+    final = np.asarray(summary["eval_return"]["per_seed"])
+    interval = bootstrap_interval(final) if len(final) > 1 else None
+    git = environment.get("git") or {}
+    preset = summary["preset"]
+    return {
+        "preset": preset,
+        "env": summary["env"],
+        "command": f"pqn train {preset} --seeds {summary['seeds']}",
+        "commit": commit or git.get("commit"),
+        "date": environment["time"],
+        "device": summary["device"],
+        "versions": environment["versions"],
+        "steps_per_seed": summary["steps"],
+        "greedy_return": {
+            "mean": final.mean(),
+            "iqm": iqm(final),
+            "iqm_95": None if interval is None else [interval.low, interval.high],
+            "per_seed": final,
+        },
+        "training_return_last_tenth": np.nanmean(train[-2:]),
+        "steps_per_second": summary["steps_per_second"],
+        "train_seconds": summary["train_seconds"],
+        "wall_seconds": summary["wall_seconds"],
+        "compile_seconds": summary["compile_seconds"],
+        "curve": {"steps": steps, "greedy_return": values.round(2)},
+        "training_curve": {"steps": train_steps, "return": train.round(2)},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("runs", nargs="+", type=Path)
+    parser.add_argument("--out", type=Path, required=True, help="path without suffix")
+    parser.add_argument("--commit", default=None)
+    given = parser.parse_args()
+    entries = [entry(RunDir.open(path), given.commit) for path in given.runs]
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.with_suffix(".json").write_text(to_json(entries, indent=1) + "\n")
+    panels: dict[str, list] = {}
+    for row in entries:
+        label = "published setting" if row["preset"].endswith("-paper") else "default preset"
+        panels.setdefault(row["env"], []).append((label, row["curve"]["steps"], row["curve"]["greedy_return"]))
+    curve_grid(panels, given.out.with_suffix(".png"), columns=2)
+    for row in entries:
+        found = row["greedy_return"]
+        print(
+            json.dumps(
+                {"preset": row["preset"], "mean": found["mean"], "iqm": found["iqm"], "iqm_95": found["iqm_95"]},
+                default=float,
+            )
+        )
+
+
+if __name__ == "__main__":
+    main()
