@@ -40,7 +40,18 @@ _HOMES = {
     "resume": "pqn.training",
     "train": "pqn.training",
 }
-__all__ = sorted(_HOMES)  # noqa: PLE0605
+__all__ = [
+    "Agent",
+    "Config",
+    "EnvSpec",
+    "PqnError",
+    "Result",
+    "check_env",
+    "load",
+    "preset",
+    "resume",
+    "train",
+]
 
 
 def __getattr__(name: str) -> Any:

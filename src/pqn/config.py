@@ -172,7 +172,7 @@ class Config:
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Config:
-        """Inverse of `to_dict`, also after a trip through JSON. Unknown names are errors, missing ones take defaults."""
+        """Inverse of `to_dict`, also after a trip through JSON. Unknown names raise, missing ones take defaults."""
         return _build(Config, data, "")
 
 
