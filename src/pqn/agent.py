@@ -15,7 +15,7 @@ from pqn.config import Config
 from pqn.errors import CheckpointError, RunError
 from pqn.exploration import epsilon_greedy
 from pqn.learner import Learner, LearnerState
-from pqn.types import Array, EnvSpec, Inputs, PyTree
+from pqn.types import Array, EnvSpec, PyTree
 
 
 class Agent:
@@ -31,7 +31,8 @@ class Agent:
         self.config, self.spec, self.step = learner.config, learner.spec, step
         self._learner, self._state = learner, state
         self._carry: PyTree = None
-        self._batch: int | None = None
+        self._batch: int | None = None  # of the memory; None right after a reset
+        self._last_action: Array = jnp.zeros(())
         self._calls = 0
         self._q = jax.jit(learner.q_values)
 
@@ -39,13 +40,20 @@ class Agent:
         """Forgets the memory of a recurrent network, as at the start of an episode."""
         self._carry, self._batch = None, None
 
-    def q_values(self, obs: Any, first: Any = None) -> np.ndarray:
+    def q_values(self, obs: Any, *, first: Any = None, reward: Any = 0.0) -> np.ndarray:
         """Q-values of one observation, [A], or of a batch, [B, A] (with several agents [M, A] and [B, M, A])."""
         obs, single = self._batched(obs)
-        return np.asarray(self._unbatch(self._step(obs, first), single))
+        return np.asarray(self._unbatch(self._step(obs, first, reward), single))
 
     def act(
-        self, obs: Any, *, avail: Any = None, first: Any = None, epsilon: float = 0.0, seed: int | None = None
+        self,
+        obs: Any,
+        *,
+        avail: Any = None,
+        first: Any = None,
+        reward: Any = 0.0,
+        epsilon: float = 0.0,
+        seed: int | None = None,
     ) -> Any:
         """The greedy action of one observation (an int) or of a batch ([B] int32).
 
@@ -53,16 +61,17 @@ class Agent:
           obs: [*obs_shape] or [B, *obs_shape]; with several agents [M, *obs_shape] or [B, M, *obs_shape].
           avail: mask of legal actions, shaped like the Q-values.
           first: [B] bool, where an episode starts; clears the memory of a recurrent network there.
+          reward: [B] received with `obs`; only networks with `last_reward` look at it.
           epsilon: chance of a random legal action instead.
           seed: of those random actions; by default a fresh draw each call.
         """
         obs, single = self._batched(obs)
-        q = self._step(obs, first)
+        q = self._step(obs, first, reward)
         mask = None if avail is None else jnp.asarray(avail, bool).reshape(q.shape)
         self._calls += 1
         key = jax.random.key(self._calls if seed is None else seed)
-        action = epsilon_greedy(jax.random.uniform(key, q.shape[:2]), q, mask, epsilon)
-        action = np.asarray(self._unbatch(action, single))
+        self._last_action = epsilon_greedy(jax.random.uniform(key, q.shape[:2]), q, mask, epsilon)
+        action = np.asarray(self._unbatch(self._last_action, single))
         return int(action) if action.ndim == 0 else action
 
     def _batched(self, obs: Any) -> tuple[Array, bool]:
@@ -77,12 +86,15 @@ class Agent:
         single = obs.shape == one
         return obs.reshape(-1, self.spec.num_agents, *self.spec.obs_shape), single
 
-    def _step(self, obs: Array, first: Any) -> Array:
+    def _step(self, obs: Array, first: Any, reward: Any) -> Array:
         batch, agents = obs.shape[:2]
-        if self._batch != batch:
+        fresh = self._batch != batch
+        if fresh:
             self._carry, self._batch = self._learner.network.initial_carry(batch, agents), batch
-        start = jnp.zeros((batch, 1), bool) if first is None else jnp.asarray(first, bool).reshape(batch, 1)
-        inputs = Inputs(obs, jnp.broadcast_to(start, (batch, agents)))
+            self._last_action = jnp.zeros((batch, agents), jnp.int32)
+        start = jnp.full((batch, 1), fresh) if first is None else jnp.asarray(first, bool).reshape(batch, 1)
+        last_reward = jnp.broadcast_to(jnp.asarray(reward, jnp.float32), (batch,))
+        inputs = self._learner.inputs(obs, jnp.broadcast_to(start, (batch, agents)), self._last_action, last_reward)
         self._carry, q = self._q(self._state, self._carry, inputs)
         return q
 

@@ -42,6 +42,16 @@ class NetworkConfig:
     """Initialiser of the hidden kernels."""
     conv: Literal["matmul", "native"] = "matmul"
     """Compute convolutions as slices and one matrix product, or with XLA's convolution. Same parameters either way."""
+    memory: Literal["none", "lstm", "gru"] = "none"
+    """Recurrent layers between torso and head."""
+    memory_size: int = 128
+    """Units of a recurrent layer."""
+    memory_layers: int = 1
+    """How many recurrent layers."""
+    last_action: bool = False
+    """Show the network its last action, beside what the torso made of the observation."""
+    last_reward: bool = False
+    """Show the network its last reward."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of the hidden layers; parameters, normalisation statistics and Q-values stay float32."""
 
@@ -53,7 +63,8 @@ class LearnerConfig:
     rollout_steps: int = 64
     """T, steps per environment in each update."""
     segment_length: int = 0
-    """L, length of the pieces that are shuffled into minibatches; 0 chooses 1 for feed-forward networks."""
+    """L, length of the pieces that are shuffled into minibatches and backpropagated through; 0 chooses 1 for
+    feed-forward networks and the whole rollout for recurrent ones."""
     epochs: int = 4
     """Passes over each rollout."""
     minibatches: int = 16
@@ -148,7 +159,7 @@ class Config:
     @property
     def segment_length(self) -> int:
         """L after defaults."""
-        return self.learner.segment_length or 1
+        return self.learner.segment_length or (1 if self.network.memory == "none" else self.learner.rollout_steps)
 
     def replace(self, options: Mapping[str, Any] | None = None, /, **top: Any) -> Config:
         """A copy with options changed; nested ones by their command-line name.
@@ -220,6 +231,8 @@ def _check_counts(config: Config) -> None:
         "eval.num_envs": config.eval.num_envs,
         "total_steps": config.total_steps,
         "seeds": config.seeds,
+        "network.memory_size": config.network.memory_size,
+        "network.memory_layers": config.network.memory_layers,
         "save.keep": config.save.keep,
         "save.logs": config.save.logs,
         "save.checkpoints": config.save.checkpoints,
@@ -274,6 +287,7 @@ _CHOICES = {
     "network.head": ("linear", "dueling"),
     "network.init": ("he_normal", "lecun_normal"),
     "network.conv": ("matmul", "native"),
+    "network.memory": ("none", "lstm", "gru"),
     "network.dtype": ("float32", "bfloat16"),
     "learner.optimizer": ("radam", "adam"),
 }

@@ -46,9 +46,11 @@ def evaluate(
         stream, result = c
         carry, q = learner.q_values(state, stream.carry, stream.inputs)
         uniform = jax.random.uniform(jax.random.fold_in(explore_key, t), q.shape[:2])
-        env_state, timestep = env.step(stream.env, epsilon_greedy(uniform, q, stream.avail, epsilon))
+        action = epsilon_greedy(uniform, q, stream.avail, epsilon)
+        env_state, timestep = env.step(stream.env, action)
         result = _score(result, timestep, counts=t < max_steps)
-        stream = stream._replace(env=env_state, inputs=rollout.observe(timestep), avail=timestep.avail, carry=carry)
+        inputs = rollout.observe(learner, timestep, action)
+        stream = stream._replace(env=env_state, inputs=inputs, avail=timestep.avail, carry=carry)
         return (stream, result), None
 
     def unfinished(c: tuple) -> Array:

@@ -103,12 +103,20 @@ class Learner:
 
     def init(self, key: Array) -> LearnerState:
         """Fresh parameters, statistics and optimiser state."""
-        obs = jnp.zeros((1, 1, self.spec.num_agents, *self.spec.obs_shape), self.spec.obs_dtype)
-        inputs = Inputs(obs, jnp.ones(obs.shape[:3], bool))
-        variables = self.network.init(key, self.network.initial_carry(1, self.spec.num_agents), inputs)
+        agents = self.spec.num_agents
+        obs = jnp.zeros((1, agents, *self.spec.obs_shape), self.spec.obs_dtype)
+        inputs = self.inputs(obs, jnp.ones((1, agents), bool), jnp.zeros((1, agents), jnp.int32), jnp.zeros(1))
+        inputs = jax.tree.map(lambda x: x[None], inputs)
+        variables = self.network.init(key, self.network.initial_carry(1, agents), inputs)
         params = variables["params"]
         opt = self.optimizer.init(ravel_pytree(params)[0])
         return LearnerState(params, variables.get("batch_stats", {}), opt, jnp.int32(0))
+
+    def inputs(self, obs: Array, first: Array, last_action: Array, last_reward: Array) -> Inputs:
+        """What the network reads [N, M, ...]; parts of the past it does not look at are not even stored."""
+        network = self.config.network
+        reward = jnp.broadcast_to(last_reward[:, None], first.shape)
+        return Inputs(obs, first, last_action if network.last_action else None, reward if network.last_reward else None)
 
     def q_values(self, state: LearnerState, carry: PyTree, inputs: Inputs) -> tuple[PyTree, Array]:
         """One step of acting: inputs [B, M, ...] to the next carry and Q [B, M, A], with running statistics."""

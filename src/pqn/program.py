@@ -153,7 +153,7 @@ class Program:
 
 def enable_compilation_cache() -> None:
     """Keeps compiled programs on disk between processes, unless the user has already said where (or that not)."""
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ and jax.config.read("jax_compilation_cache_dir") is None:
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ and getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(base / "pqn" / "xla"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

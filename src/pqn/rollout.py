@@ -59,12 +59,13 @@ def start(env: JaxEnv, learner: Learner, key: Array) -> Stream:
     state, timestep = env.reset(key)
     shape = (env.num_envs, env.spec.num_agents)
     episode = EpisodeStats(jnp.zeros(env.num_envs), jnp.zeros(env.num_envs))
-    return Stream(state, observe(timestep), timestep.avail, learner.network.initial_carry(*shape), episode)
+    inputs = observe(learner, timestep, jnp.zeros(shape, jnp.int32))
+    return Stream(state, inputs, timestep.avail, learner.network.initial_carry(*shape), episode)
 
 
-def observe(timestep: TimeStep) -> Inputs:
-    """What the network reads of a time step."""
-    return Inputs(timestep.obs, timestep.first)
+def observe(learner: Learner, timestep: TimeStep, action: Array) -> Inputs:
+    """What the network reads of a time step that `action` led to."""
+    return learner.inputs(timestep.obs, timestep.first, action, timestep.reward)
 
 
 def collect(
@@ -83,12 +84,13 @@ def collect(
         action = epsilon_greedy(uniform, q, stream.avail, epsilon)
         env_state, timestep = env.step(stream.env, action)
         done = timestep.terminated | timestep.truncated
-        cut, bootstrap, slot = _note_cuts(cut, timestep, carry)
+        cut, bootstrap, slot = _note_cuts(learner, cut, timestep, action, carry)
         record = StepRecord(
             stream.inputs, stream.avail, action, timestep.reward, done, bootstrap, slot, learner.value(q, stream.avail)
         )
         episode, finished = _count_episodes(stream.episode, finished, timestep, done)
-        return (Stream(env_state, observe(timestep), timestep.avail, carry, episode), finished, cut), record
+        inputs = observe(learner, timestep, action)
+        return (Stream(env_state, inputs, timestep.avail, carry, episode), finished, cut), record
 
     def segment(c: tuple, uniform: Array) -> tuple[tuple, tuple[PyTree, StepRecord]]:
         start_carry = c[0].carry
@@ -135,19 +137,22 @@ def _no_cuts(env: JaxEnv, learner: Learner, stream: Stream) -> Cut | None:
     return Cut(jnp.zeros(env.num_envs, jnp.int32), *jax.tree.map(blank, (stream.carry, stream.inputs, stream.avail)))
 
 
-def _note_cuts(cut: Cut | None, timestep: TimeStep, carry: PyTree) -> tuple[Cut | None, Array | None, Array | None]:
+def _note_cuts(
+    learner: Learner, cut: Cut | None, timestep: TimeStep, action: Array, carry: PyTree
+) -> tuple[Cut | None, Array | None, Array | None]:
     """Keeps the final observation, and the memory with which to read it, of every episode truncated at this step."""
     if cut is None:
         return None, None, None
     truncated = timestep.truncated
-    final = observe(timestep._replace(obs=timestep.final_obs, first=jnp.zeros_like(timestep.first)))
+    final = timestep._replace(obs=timestep.final_obs, first=jnp.zeros_like(timestep.first))
+    final_inputs = observe(learner, final, action)
     slots = jnp.arange(jax.tree.leaves(cut.inputs)[0].shape[0])
     here = (slots[:, None] == cut.used) & truncated  # [K, N]
 
     def keep(old: Array, new: Array) -> Array:
         return jnp.where(here.reshape(here.shape + (1,) * (new.ndim - 1)), new, old)
 
-    kept = jax.tree.map(keep, (cut.carry, cut.inputs, cut.avail), (carry, final, timestep.final_avail))
+    kept = jax.tree.map(keep, (cut.carry, cut.inputs, cut.avail), (carry, final_inputs, timestep.final_avail))
     return Cut(cut.used + truncated, *kept), truncated, cut.used
 
 

@@ -12,20 +12,25 @@ import jax.numpy as jnp
 
 from pqn.config import NetworkConfig
 from pqn.networks.heads import Head
+from pqn.networks.memory import CELLS
 from pqn.networks.torsos import MLP, MinAtarCNN
 from pqn.types import Array, Inputs, PyTree
 
 
 class QNetwork(nn.Module):
-    """Observation → (input norm) → torso → head."""
+    """Observation → (input norm) → torso → (memory) → head."""
 
     config: NetworkConfig
     num_actions: int
 
     def initial_carry(self, *batch: int) -> PyTree:
-        """Recurrent state at the start of an episode, with leading axes `batch`."""
-        del batch
-        return ()
+        """Recurrent state at the start of an episode, with leading axes `batch`: one entry per memory layer."""
+        config = self.config
+        if config.memory == "none":
+            return ()
+        return tuple(
+            CELLS[config.memory].initial_carry(config.memory_size, *batch) for _ in range(config.memory_layers)
+        )
 
     @nn.compact
     def __call__(self, carry: PyTree, inputs: Inputs, train: bool = False) -> tuple[PyTree, Array]:
@@ -37,13 +42,32 @@ class QNetwork(nn.Module):
           train: use and update batch statistics instead of running ones (only `batch` norms care).
         """
         config = self.config
-        batch = inputs.obs.shape[:3]
+        steps, envs, agents = batch = inputs.obs.shape[:3]
         x = inputs.obs.reshape(-1, *inputs.obs.shape[3:]).astype(config.dtype)
         if config.norm_input:
             x = nn.BatchNorm(use_running_average=not train, name="input_norm", dtype=x.dtype)(x)
         x = self._torso()(x, train)
+        x = jnp.concatenate([x, *self._past(inputs)], axis=-1)
+        x, first = x.reshape(steps, envs * agents, -1), inputs.first.reshape(steps, envs * agents)
+        merge = lambda c: c.reshape(envs * agents, -1)  # noqa: E731  agents share parameters: each is one more sequence
+        after = []
+        for layer, before in enumerate(carry):
+            cell = CELLS[config.memory](config.memory_size, config.dtype, name=f"memory_{layer}")
+            state, x = cell(jax.tree.map(merge, before), x, first)
+            after.append(jax.tree.map(lambda c: c.reshape(envs, agents, -1), state))
+        x = x.reshape(steps * envs * agents, -1)
         q = Head(config.head, self.num_actions, name="head")(x)
-        return carry, q.reshape(*batch, self.num_actions)
+        return tuple(after), q.reshape(*batch, self.num_actions)
+
+    def _past(self, inputs: Inputs) -> list[Array]:
+        """Last action (one-hot) and last reward, both zero where there is no past, as features [T·B·M, …]."""
+        started = ~inputs.first.reshape(-1, 1)
+        features = []
+        if inputs.last_action is not None:
+            features.append(jax.nn.one_hot(inputs.last_action.reshape(-1), self.num_actions) * started)
+        if inputs.last_reward is not None:
+            features.append(inputs.last_reward.reshape(-1, 1) * started)
+        return [feature.astype(self.config.dtype) for feature in features]
 
     def _torso(self) -> nn.Module:
         config = self.config
@@ -56,7 +80,7 @@ def kernel_norms(params: PyTree) -> tuple[Array, Array]:
     """½‖w‖² of the output layer's kernels and ½‖M‖² of all the others: the two terms of the theory's regulariser."""
     final, inner = jnp.zeros(()), jnp.zeros(())
     for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        if path[-1].key != "kernel":
+        if path[-1].key not in ("kernel", "recurrent"):
             continue
         half = 0.5 * jnp.sum(jnp.square(leaf))
         if path[0].key == "head":
