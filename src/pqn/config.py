@@ -124,6 +124,9 @@ class SaveConfig:
     """Also write one when this much time has passed since the last."""
     logs: int = 100
     """Rows in metrics.jsonl over the run."""
+    stability: int = 0
+    """Measurements of TD stability over the run (`pqn stability` explains them); each costs about a thousand gradient
+    steps."""
     loggers: tuple[Literal["tensorboard", "wandb"], ...] = ()
     """Also send the metrics to these."""
 
@@ -242,6 +245,7 @@ def _check_counts(config: Config) -> None:
     least_zero = {
         "learner.segment_length": config.learner.segment_length,
         "eval.count": config.eval.count,
+        "save.stability": config.save.stability,
         "eval.max_steps": config.eval.max_steps,
     }
     for name, value in least_zero.items():

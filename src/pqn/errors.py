@@ -15,7 +15,7 @@ class PqnError(Exception):
     """Base of every error that is addressed to the user."""
 
 
-class ConfigError(PqnError):
+class ConfigError(PqnError, ValueError):
     """An option, or a combination of options, that cannot be trained."""
 
 

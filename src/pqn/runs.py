@@ -242,6 +242,14 @@ def describe_environment(argv: Sequence[str] | None = None) -> dict[str, Any]:
     }
 
 
+def describe_device() -> str:
+    """Name the accelerators that JAX uses, such as "gpu: NVIDIA H200"."""
+    import jax  # here, so that listing and plotting runs stays instant
+
+    devices = jax.devices()
+    return f"{devices[0].platform}: {devices[0].device_kind}" + (f" × {len(devices)}" if len(devices) > 1 else "")
+
+
 def _claim_default(preset: str, root: PathLike) -> Path:
     """Make the default directory; two runs started in the same second get two directories."""
     while True:

@@ -16,7 +16,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-import jax
 import numpy as np
 
 from pqn import checkpoint, runs
@@ -66,7 +65,7 @@ def train(
     program = Program(config, _env_factory(config, env))  # before the directory exists: a bad option leaves no litter
     with runs.RunDir.create(out, preset=config.preset) as run:
         run.write_json(runs.CONFIG, config.to_dict())
-        run.write_json(runs.ENVIRONMENT, runs.describe_environment() | {"device": describe_device()})
+        run.write_json(runs.ENVIRONMENT, runs.describe_environment() | {"device": runs.describe_device()})
         loop = _Loop(program, run, progress or Progress())
         loop.compile()
         return loop.fit(program.init())
@@ -108,6 +107,7 @@ class _Loop:
         self.began = self.saved_at = time.perf_counter()
         self.last_eval: np.ndarray | None = None
         self.pending = _Pending()
+        self.monitor: Any = None  # of stability; most runs have none
 
     def restore(self, meta: dict[str, Any]) -> None:
         """Takes up the counters of a checkpoint and forgets what was logged after it."""
@@ -121,20 +121,19 @@ class _Loop:
         self.progress.note(f"run directory: {self.run.path}")
         self.progress.status("compiling …")
         self.program.compile()
-        self.progress.note(f"compiled in {self.program.compile_seconds:.1f} s for {describe_device()}")
+        self.progress.note(f"compiled in {self.program.compile_seconds:.1f} s for {runs.describe_device()}")
 
     def fit(self, state: RunState) -> Result:
         """Runs to the end, to divergence or to the first signal, whichever comes first."""
         config = self.config
-        log, evaluate, save = (
-            _Every(config.updates, count) for count in (config.save.logs, config.eval.count, config.save.checkpoints)
-        )
+        counts = (config.save.logs, config.eval.count, config.save.stability, config.save.checkpoints)
+        log, evaluate, stability, save = (_Every(config.updates, count) for count in counts)
         limit = 1
         with _Signals() as signals, self.metrics:
             if self.update == 0 and config.eval.count:
                 self.evaluate(state)
             while self.update < config.updates:
-                stop = min(schedule.next(self.update) for schedule in (log, evaluate, save))
+                stop = min(schedule.next(self.update) for schedule in (log, evaluate, stability, save))
                 count = min(stop - self.update, limit)
                 began = time.perf_counter()
                 state, totals = self.program.chunk(state, count)
@@ -146,6 +145,8 @@ class _Loop:
                     self.write_row()
                 if evaluate.at(self.update):
                     self.evaluate(state)
+                if stability.at(self.update):
+                    self.measure_stability(state)
                 if due:
                     self.save(state)
                 if signals.caught and self.update < config.updates:
@@ -196,6 +197,14 @@ class _Loop:
         self.record(row)
         self.progress.update(self.progress_fields())
 
+    def measure_stability(self, state: RunState) -> None:
+        """One row of kind "stability": the largest eigenvalue of the TD Jacobian and its split, for the first seed."""
+        from pqn.theory.monitor import Monitor
+
+        self.monitor = self.monitor or Monitor(self.program)
+        report = self.monitor.measure(state)
+        self.record({"kind": "stability", "update": self.update, "step": self.steps, **report.row()})
+
     def record(self, row: Row) -> None:
         self.metrics.write(row)
         for logger in self.loggers:
@@ -230,7 +239,7 @@ class _Loop:
             "train_seconds": round(train_seconds, 3),
             "steps_per_second": round(self.steps * config.seeds / train_seconds, 1),
             "eval_return": None if returns is None else {"mean": float(returns.mean()), "per_seed": returns},
-            "device": describe_device(),
+            "device": runs.describe_device(),
         }
         self.run.write_json(runs.SUMMARY, summary)
         return Result(self.run.path, self.run.read_json(runs.SUMMARY))
@@ -363,8 +372,3 @@ def _env_factory(config: Config, env: Any) -> EnvFactory:
 
 def spec_to_dict(spec: Any) -> dict[str, Any]:
     return dataclasses.asdict(spec) | {"obs_dtype": str(np.dtype(spec.obs_dtype))}
-
-
-def describe_device() -> str:
-    device = jax.devices()[0]
-    return f"{device.platform}: {device.device_kind}" + (f" × {len(jax.devices())}" if len(jax.devices()) > 1 else "")

@@ -15,6 +15,8 @@ COMMANDS = {
     "resume": "continue a run where it stopped",
     "eval": "play a trained agent and report its returns",
     "plot": "draw the learning curves of runs",
+    "stability": "measure how stable TD learning is for a run's network",
+    "theory": "run the paper's theory: baird, lemma, deepsea",
     "presets": "list the presets",
     "envs": "list the environments",
 }

@@ -14,6 +14,7 @@ import itertools
 import json
 import textwrap
 import typing
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from pqn.config import Config
@@ -54,21 +55,32 @@ def add_config(parser: Parser, defaults: Config) -> None:
     """Adds an option for every field of the configuration; help shows the values of `defaults`."""
     for prefix, group in _groups(defaults):
         section = parser.add_argument_group(prefix or "run", inspect.cleandoc(type(group).__doc__ or ""))
-        hints, helps = typing.get_type_hints(type(group)), field_docs(type(group))
-        for field in dataclasses.fields(group):
-            value = getattr(group, field.name)
-            if dataclasses.is_dataclass(value) or (not prefix and field.name == "preset"):
-                continue
-            name = f"{prefix}.{field.name}" if prefix else field.name
-            flags = [f"--{name.replace('_', '-')}"] + (["--env"] if name == "env.name" else [])
-            text = f"{helps[field.name]} (default: {_show(value)})".replace("%", "%%")
-            section.add_argument(*flags, dest=name, default=argparse.SUPPRESS, help=text, **_kind(hints[field.name]))
+        add_fields(section, group, prefix, skip=() if prefix else ("preset",))
+
+
+def add_fields(section: Any, defaults: Any, prefix: str = "", skip: Sequence[str] = ()) -> None:
+    """Adds an option for every plain field of a dataclass."""
+    hints, helps = typing.get_type_hints(type(defaults)), field_docs(type(defaults))
+    for field in dataclasses.fields(defaults):
+        value = getattr(defaults, field.name)
+        if dataclasses.is_dataclass(value) or field.name in skip:
+            continue
+        name = f"{prefix}.{field.name}" if prefix else field.name
+        flags = [f"--{name.replace('_', '-')}"] + (["--env"] if name == "env.name" else [])
+        text = f"{helps[field.name]} (default: {_show(value)})".replace("%", "%%")
+        section.add_argument(*flags, dest=name, default=argparse.SUPPRESS, help=text, **_kind(hints[field.name]))
 
 
 def apply(defaults: Config, options: argparse.Namespace) -> Config:
     """The configuration with the options that were given."""
     names = {name for prefix, group in _groups(defaults) for name in _names(prefix, group)}
     return defaults.replace({name: value for name, value in vars(options).items() if name in names})
+
+
+def replace(defaults: Any, options: argparse.Namespace) -> Any:
+    """Any dataclass with the options that were given."""
+    names = {field.name for field in dataclasses.fields(defaults)}
+    return dataclasses.replace(defaults, **{name: value for name, value in vars(options).items() if name in names})
 
 
 def _groups(config: Config) -> list[tuple[str, Any]]:
@@ -95,9 +107,9 @@ def _kind(hint: Any) -> dict[str, Any]:
     if typing.get_origin(hint) is typing.Literal:
         return {"choices": typing.get_args(hint)}
     if typing.get_origin(hint) is tuple:
-        of = typing.get_args(hint)[0]
-        reading = {"type": whole, "metavar": "N"} if of is int else _kind(of)
-        return {"nargs": "*", "action": _Tuple, **reading}
+        return {"nargs": "*", "action": _Tuple, **_kind(typing.get_args(hint)[0])}
+    if type(None) in typing.get_args(hint):  # an optional number: leaving it out is how to say None
+        return _kind(typing.get_args(hint)[0])
     if typing.get_origin(hint) is dict:
         return {"nargs": "*", "type": pair, "metavar": "KEY=VALUE", "action": _Dict}
     if hint is bool:

@@ -1,0 +1,41 @@
+"""`pqn stability RUN`."""
+
+from __future__ import annotations
+
+from pqn.cli import options
+
+
+def run(argv: list[str]) -> int:
+    parser = options.Parser(
+        "stability",
+        description="Measures whether TD learning is stable for a run's network, as the paper defines it: the largest\n"
+        "eigenvalue of the symmetrised TD Jacobian, split into its off-policy and its nonlinear part.",
+    )
+    parser.add_argument("run", metavar="RUN", help="a run directory with at least one checkpoint")
+    parser.add_argument("--index", type=options.whole, default=0, metavar="N", help="which seed, from 0 (default: 0)")
+    parser.add_argument(
+        "--transitions", type=options.whole, default=1024, metavar="N", help="to measure on (default: 1024)"
+    )
+    parser.add_argument(
+        "--iterations", type=options.whole, default=40, metavar="N", help="of Lanczos; more are sharper (default: 40)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of words")
+    given = parser.parse(argv)
+
+    from pqn.runs import RunDir
+
+    directory = RunDir.open(given.run)
+
+    from pqn.metrics import to_json
+    from pqn.theory.explain import explain
+    from pqn.theory.monitor import measure_run
+
+    report, step = measure_run(given.run, given.index, given.transitions, given.iterations)
+    content = {"step": step, "index": given.index, **report.to_dict()}
+    path = directory.write_json("stability.json", content)
+    if given.json:
+        print(to_json(content))
+        return 0
+    print(explain(report))
+    print(f"({report.parameters} parameters, {report.transitions} transitions, after {step} steps; written to {path})")
+    return 0

@@ -1,0 +1,53 @@
+"""`pqn theory baird|lemma|deepsea`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import shlex
+
+from pqn.cli import options
+from pqn.errors import ConfigError, suggest
+from pqn.theory.configs import DEEPSEA_PRESETS, BairdConfig, DeepSeaConfig, LemmaConfig
+
+EXPERIMENTS = {"baird": BairdConfig(), "lemma": LemmaConfig(), "deepsea": DeepSeaConfig(), **DEEPSEA_PRESETS}
+
+USAGE = """\
+usage: pqn theory EXPERIMENT [--OPTION VALUE …]
+
+  baird                             Baird's counterexample: what diverges, what converges
+  lemma                             how the stability terms fall with width, and when they do not
+  deepsea, deepsea-20, -30, -40     deep exploration without target networks, by normalisation
+
+`pqn theory EXPERIMENT --help` shows the options. Each writes JSON and figures to --out."""
+
+
+def run(argv: list[str]) -> int:
+    if not argv or argv[0] in ("-h", "--help"):
+        print(USAGE)
+        return 0 if argv else 2
+    name, rest = argv[0], argv[1:]
+    if name not in EXPERIMENTS:
+        raise ConfigError(
+            f"there is no experiment {name!r}{suggest(name, EXPERIMENTS)} (`pqn theory --help` lists them)"
+        )
+    defaults = EXPERIMENTS[name]
+    parser = options.Parser(f"theory {name}", description=type(defaults).__doc__)
+    parser.add_argument(
+        "--out", default="results/theory", metavar="DIR", help="where to write (default: results/theory)"
+    )
+    options.add_fields(parser.add_argument_group("options"), defaults)
+    given = parser.parse(rest)
+    config = options.replace(defaults, given)
+    config.validate()
+
+    from pqn.program import enable_compilation_cache
+
+    enable_compilation_cache()
+    module = importlib.import_module(f"pqn.theory.{name.partition('-')[0]}")
+    extra = {"progress": print} if module.__name__.endswith("deepsea") else {}
+    result = module.run(config, **extra)
+    paths = result.save(given.out, command=shlex.join(["pqn", "theory", *argv]))
+    print(json.dumps(result.summary(), indent=1, default=str))
+    print(*paths, sep="\n")
+    return 0

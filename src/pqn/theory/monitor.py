@@ -1,0 +1,87 @@
+"""The stability meter pointed at a PQN run: the network as it is, on the data it would learn from next."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pqn import checkpoint, rollout, runs
+from pqn.config import Config
+from pqn.envs import registry
+from pqn.errors import ConfigError
+from pqn.program import Program, RunState, enable_compilation_cache
+from pqn.theory.stability import StabilityReport, Transitions, final_layer_mask, make_meter, stability
+from pqn.types import Array, PyTree
+
+
+class Monitor:
+    """Measures the seeds of one program, any number of times; compiled on first use.
+
+    The criterion is that of one-step TD (λ = 0) with the greedy bootstrap, on the rollout the run would collect next.
+    Where an episode was truncated, the value of its end is part of the reward, a constant.
+
+    Args:
+      program: the run's compiled functions.
+      transitions: use as many environments as give about this many transitions.
+      iterations: of Lanczos; more sharpen the eigenvalue.
+    """
+
+    def __init__(self, program: Program, transitions: int = 1024, iterations: int = 40):
+        if program.env.spec.num_agents > 1:
+            raise ConfigError("stability is defined for one agent; this environment has several")
+        if transitions < 1 or iterations < 2:
+            raise ConfigError("stability needs at least 1 transition and 2 iterations")
+        self.program = program
+        self.envs = max(1, min(program.env.num_envs, transitions // program.config.learner.rollout_steps))
+        self.final = final_layer_mask(program.state_shape.learner.params, ("head",))
+        self._meter = make_meter(self.q_values, final=self.final, iterations=iterations)
+        self._next_batch = jax.jit(self.next_batch)
+
+    def measure(self, state: RunState, index: int = 0) -> StabilityReport:
+        """The report of one seed, counted from 0; `state` is not changed."""
+        one = jax.tree.map(lambda x: x[index], state)
+        return stability(self.q_values, one.learner.params, self._next_batch(one), final=self.final, meter=self._meter)
+
+    def q_values(self, params: PyTree, given: tuple[PyTree, PyTree, PyTree]) -> Array:
+        """Q [T + 1, B, A] from (batch statistics, carry, inputs), recurrent or not."""
+        stats, carry, inputs = given
+        out: Any = self.program.learner.network.apply({"params": params, "batch_stats": stats}, carry, inputs)
+        return out[1][:, :, 0]
+
+    def next_batch(self, state: RunState) -> Transitions:
+        """The next rollout of a run's state, of its first environments, as time-major transitions."""
+        program, envs = self.program, self.envs
+        _, key, _ = jax.random.split(state.key, 3)
+        after, data, _ = rollout.collect(program.env, program.learner, state.learner, state.stream, key, program.hyper)
+        extend = lambda x, last: jnp.concatenate([x, last[None]])[:, :envs]  # noqa: E731
+        inputs, avail = jax.tree.map(extend, (data.inputs, data.avail), (after.inputs, after.avail))
+        flat = lambda x: x[:, :envs].reshape(-1)  # noqa: E731
+        return Transitions(
+            obs=(state.learner.stats, jax.tree.map(lambda x: x[:envs], state.stream.carry), inputs),
+            action=flat(data.action[..., 0]),
+            reward=flat(data.reward),
+            discount=flat(data.discount),
+            next_avail=None if avail is None else avail[1:, :, 0].reshape(-1, avail.shape[-1]),
+        )
+
+
+def measure_run(
+    run: str | os.PathLike[str], index: int = 0, transitions: int = 1024, iterations: int = 40
+) -> tuple[StabilityReport, int]:
+    """Measures a run's newest intact checkpoint; returns the report and the environment steps trained.
+
+    Raises:
+      RunError: `run` is not a run.
+      CheckpointError: it has no parameters yet, or they are damaged.
+    """
+    directory = runs.RunDir.open(run)
+    config = Config.from_dict(directory.read_json(runs.CONFIG)).validate()
+    if not 0 <= index < config.seeds:
+        raise ConfigError(f"{run} has {config.seeds} seeds, numbered from 0; there is no number {index}")
+    enable_compilation_cache()
+    program = Program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
+    state, meta = checkpoint.restore_latest(directory.checkpoints, program.state_shape)
+    return Monitor(program, transitions, iterations).measure(state, index), int(meta["step"])

@@ -1,0 +1,45 @@
+"""What a result file says about its own making, so that anyone can make it again."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from pqn.runs import describe_device, describe_environment
+
+
+def provenance(command: str, seconds: float) -> dict[str, Any]:
+    """Command, commit, date, device, versions and wall time of a run."""
+    environment = describe_environment()
+    return {
+        "command": command,
+        "commit": environment["git"]["commit"],
+        "date": environment["time"],
+        "device": describe_device(),
+        "versions": environment["versions"],
+        "seconds": round(seconds, 1),
+    }
+
+
+def write_json(path: Path, content: dict[str, Any]) -> Path:
+    """Writes `content` with numbers to six significant digits; JSON has no NaN or infinity, so those become strings."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(_plain(content), indent=1)
+    # Innermost lists on one line each: a curve is a row to read, not a page to scroll.
+    text = re.sub(r"\[[^\[\]{}]*\]", lambda found: re.sub(r"\s+", " ", found.group()), text)
+    path.write_text(text + "\n")
+    return path
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, (list, tuple)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if abs(value) < float("inf") else str(value)
+    return value
