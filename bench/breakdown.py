@@ -16,9 +16,10 @@ import jax.numpy as jnp
 
 from bench.timing import seconds
 from pqn import rollout
+from pqn.device import compiler_options
 from pqn.envs import registry
 from pqn.presets import preset
-from pqn.program import COMPILER_OPTIONS, Program
+from pqn.program import Program
 from pqn.types import Array
 
 
@@ -51,12 +52,12 @@ def breakdown(name: str, seeds: int, updates: int = 20) -> dict[str, float]:
         return jax.lax.fori_loop(0, updates, lambda _, c: learner.update(c, data, state.key, hyper)[0], state.learner)
 
     def timed(function, *args) -> float:
-        options = COMPILER_OPTIONS.get(jax.default_backend())
+        options = compiler_options()
         return seconds(jax.jit(function).lower(*args).compile(options), *args)
 
-    env_only = timed(jax.vmap(random_steps), state.stream.env, state.key)
-    collecting = timed(jax.vmap(collect), state)
-    learning = timed(jax.vmap(learn), state)
+    env_only = timed(program.over_seeds(random_steps), state.stream.env, state.key)
+    collecting = timed(program.over_seeds(collect), state)
+    learning = timed(program.over_seeds(learn), state)
     total = timed(lambda state: program._chunk(state, hyper, jnp.int32(updates)), state)
     vector_steps = updates * steps
     return {

@@ -17,9 +17,10 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 
+from pqn.device import compiler_options
 from pqn.envs import registry
 from pqn.presets import preset
-from pqn.program import COMPILER_OPTIONS, Program
+from pqn.program import Program
 
 
 def kernels(folder: str) -> list[tuple[str, float, float]]:
@@ -39,7 +40,7 @@ def profile(name: str, seeds: int, updates: int = 5, top: int = 12) -> dict:
     program = Program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
     state = jax.jit(jax.vmap(program.init_one))(program.seeds)
     lowered = jax.jit(program._chunk).lower(state, program.hyper, jnp.int32(updates))
-    chunk = lowered.compile(COMPILER_OPTIONS.get(jax.default_backend()))
+    chunk = lowered.compile(compiler_options())
     jax.block_until_ready(chunk(state, program.hyper, jnp.int32(updates)))
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import settings
 
 from pqn.config import Config
+from pqn.device import enable_compilation_cache
 from pqn.envs import registry
-from pqn.program import Program, RunState, enable_compilation_cache
+from pqn.program import Program, RunState
 from pqn.types import Inputs
 
 settings.register_profile("pqn", deadline=None, derandomize=True, max_examples=50)

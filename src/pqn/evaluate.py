@@ -86,8 +86,8 @@ def evaluate_run(run: str | os.PathLike[str], episodes: int, epsilon: float = 0.
       max_steps and the means of the environment's own infos.
     """
     from pqn.agent import load_learner, open_run
+    from pqn.device import enable_compilation_cache
     from pqn.envs import registry
-    from pqn.program import enable_compilation_cache
 
     enable_compilation_cache()
     path, config, learner, step = open_run(run)

@@ -16,12 +16,11 @@ import optax
 from jax.flatten_util import ravel_pytree
 
 from pqn.config import Config
+from pqn.device import unroll
 from pqn.exploration import greedy_value, linear
 from pqn.networks.qnetwork import QNetwork, kernel_norms
 from pqn.returns import lambda_returns
 from pqn.types import Array, EnvSpec, Inputs, PyTree, Rollout
-
-UNROLL = 4  # gradient steps per iteration of the compiled loop; measured, see results/
 
 
 class Hyper(NamedTuple):
@@ -146,7 +145,7 @@ class Learner:
         count = segments.action.shape[1]
         minibatches, epochs = self.config.learner.minibatches, self.config.learner.epochs
         # One permutation per epoch, shared by all fields; each gradient step gathers its own share.
-        orders = jax.vmap(lambda k: jax.random.permutation(k, count))(jax.random.split(key, epochs))
+        orders = jnp.argsort(jax.random.bits(key, (epochs, count)), axis=1)
         orders = orders.reshape(epochs * minibatches, count // minibatches)
         steps = state.updates * (epochs * minibatches) + jnp.arange(epochs * minibatches)
         # Clipping and optimising one flat vector instead of a tree of small arrays: fewer kernels, which is what a
@@ -158,7 +157,7 @@ class Learner:
             return self.gradient_step(c, unravel, pick(segments, order), step, hyper)
 
         flat = FlatState(params, state.stats, state.opt)
-        flat, metrics = jax.lax.scan(gradient_step, flat, (orders, steps), unroll=min(UNROLL, len(orders)))
+        flat, metrics = jax.lax.scan(gradient_step, flat, (orders, steps), unroll=unroll(len(orders)))
         metrics = {name: jnp.mean(value) for name, value in metrics.items()}
         metrics["target"] = jnp.mean(targets)
         return LearnerState(unravel(flat.params), flat.stats, flat.opt, state.updates + 1), metrics

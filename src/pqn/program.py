@@ -6,11 +6,9 @@ the same executable, where a run is cut (by logging, by a checkpoint, by Ctrl-C)
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -21,15 +19,13 @@ import optax
 from pqn import evaluate as evaluation
 from pqn import rollout
 from pqn.config import Config
+from pqn.device import compiler_options, over_seeds
 from pqn.envs.base import JaxEnv
 from pqn.learner import Hyper, Learner, LearnerState
 from pqn.types import Array
 
 EnvFactory = Callable[[int], JaxEnv]
 NEVER = np.iinfo(np.int32).max
-
-# Unrolling the loops once spares a copy of their state per iteration: a fifth of a small environment's step.
-COMPILER_OPTIONS: dict[str, dict[str, Any]] = {"gpu": {"xla_gpu_enable_while_loop_double_buffering": True}}
 
 
 class RunState(NamedTuple):
@@ -87,12 +83,16 @@ class Program:
 
     # --- S seeds ------------------------------------------------------------------------------------------------
 
+    def over_seeds(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Lifts a function of one seed to all of them."""
+        return over_seeds(function, self.config.seeds)
+
     def _chunk(self, state: RunState, hyper: Hyper, count: Array) -> tuple[RunState, Array]:
         """`count` updates of every seed. Returns the totals of `total_names` as one array [F, S]: one transfer."""
 
         def body(_: Array, c: tuple[RunState, dict[str, Array]]) -> tuple[RunState, dict[str, Array]]:
             state, totals = c
-            state, metrics = jax.vmap(self.update_one, in_axes=(0, None))(state, hyper)
+            state, metrics = self.over_seeds(lambda one: self.update_one(one, hyper))(state)
             return state, {name: self._add(name, totals[name], value) for name, value in metrics.items()}
 
         totals = {name: jnp.full(self.config.seeds, value) for name, value in self._zero_totals().items()}
@@ -113,7 +113,7 @@ class Program:
 
     def _evaluate(self, learner: LearnerState, seeds: Array) -> tuple[Array, dict[str, Array]]:
         """Greedy returns, lengths and flags [3, S, E], and the infos, each [S, E]."""
-        result = jax.vmap(self.evaluate_one)(learner, seeds)
+        result = self.over_seeds(self.evaluate_one)(learner, seeds)
         return jnp.stack([result.ret, result.length, result.finished.astype(jnp.float32)]), result.info
 
     # --- compiled -----------------------------------------------------------------------------------------------
@@ -124,12 +124,12 @@ class Program:
         shape, count = self.state_shape, jax.ShapeDtypeStruct((), jnp.int32)
         jobs = {
             "chunk": lambda: jax.jit(self._chunk, donate_argnums=0).lower(shape, self.hyper, count),
-            "init": lambda: jax.jit(jax.vmap(self.init_one)).lower(self.seeds),
+            "init": lambda: jax.jit(self.over_seeds(self.init_one)).lower(self.seeds),
         }
         if self.config.eval.count:
             jobs["evaluate"] = lambda: jax.jit(self._evaluate).lower(shape.learner, self.seeds)
         with ThreadPoolExecutor(len(jobs)) as pool:  # XLA compiles outside the interpreter lock
-            options = COMPILER_OPTIONS.get(jax.default_backend())
+            options = compiler_options()
             futures = {name: pool.submit(lambda job=job: job().compile(options)) for name, job in jobs.items()}
             self._compiled = {name: future.result() for name, future in futures.items()}
         self.compile_seconds = time.perf_counter() - began
@@ -149,12 +149,3 @@ class Program:
         ret, length, finished = np.asarray(packed)
         infos: Any = {name: np.asarray(value) for name, value in info.items()}
         return evaluation.Evaluation(ret, length, finished > 0, infos)
-
-
-def enable_compilation_cache() -> None:
-    """Keeps compiled programs on disk between processes, unless the user has already said where (or that not)."""
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ and getattr(jax.config, "jax_compilation_cache_dir", None) is None:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        jax.config.update("jax_compilation_cache_dir", str(base / "pqn" / "xla"))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)

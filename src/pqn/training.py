@@ -20,11 +20,12 @@ import numpy as np
 
 from pqn import checkpoint, runs
 from pqn.config import Config
+from pqn.device import enable_compilation_cache
 from pqn.envs import registry
 from pqn.errors import Diverged, Interrupted
 from pqn.loggers import check_loggers, open_loggers, scalars
 from pqn.metrics import MetricsWriter, Row
-from pqn.program import NEVER, EnvFactory, Program, RunState, enable_compilation_cache
+from pqn.program import NEVER, EnvFactory, Program, RunState
 from pqn.progress import Progress
 
 SECONDS_PER_CHUNK = 1.0  # how long the program may run before the host looks at signals and the clock

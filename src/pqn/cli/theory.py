@@ -41,7 +41,7 @@ def run(argv: list[str]) -> int:
     config = options.replace(defaults, given)
     config.validate()
 
-    from pqn.program import enable_compilation_cache
+    from pqn.device import enable_compilation_cache
 
     enable_compilation_cache()
     module = importlib.import_module(f"pqn.theory.{name.partition('-')[0]}")

@@ -112,10 +112,8 @@ class Autoreset:
         terminated, truncated = self._ended(out, steps)
         done = terminated | truncated
 
-        fresh, fresh_obs = jax.vmap(self.env.reset)(jax.random.split(reset_key, self.num_envs))
-        inner = jax.tree.map(lambda new, old: jnp.where(_expand(done, new), new, old), fresh, out.state)
         final_obs = self._per_agent(out.obs)
-        obs = jnp.where(_expand(done, final_obs), self._per_agent(fresh_obs), final_obs)
+        inner, obs = self._restart(reset_key, done, out.state, final_obs)
         timestep = TimeStep(
             obs=obs,
             first=jnp.broadcast_to(done[:, None], (self.num_envs, self.spec.num_agents)),
@@ -128,6 +126,12 @@ class Autoreset:
             info={name: value.astype(jnp.float32) for name, value in out.info.items()},
         )
         return AutoresetState(key, _strong(inner), jnp.where(done, 0, steps)), timestep
+
+    def _restart(self, key: Array, done: Array, inner: PyTree, obs: Array) -> tuple[PyTree, Array]:
+        """Replaces the states and observations [N, ...] of the environments that are done by fresh ones."""
+        fresh, fresh_obs = jax.vmap(self.env.reset)(jax.random.split(key, self.num_envs))
+        choose = lambda new, old: jnp.where(expand(done, old), new, old)  # noqa: E731
+        return jax.tree.map(choose, fresh, inner), choose(self._per_agent(fresh_obs), obs)
 
     def _ended(self, out: Outcome, steps: Array) -> tuple[Array, Array]:
         """Terminated and truncated [N]; where both are claimed, the task has ended and the limit is moot."""
@@ -155,7 +159,7 @@ class Autoreset:
         return {name: jnp.zeros(self.num_envs, jnp.float32) for name in names}
 
 
-def _expand(flag: Array, like: Array) -> Array:
+def expand(flag: Array, like: Array) -> Array:
     """Reshapes flag [N] so that it broadcasts against like [N, ...]."""
     return flag.reshape(flag.shape + (1,) * (like.ndim - flag.ndim))
 

@@ -10,9 +10,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from pqn.device import unroll
 from pqn.types import Array, PyTree
-
-UNROLL = 4  # steps per iteration of the compiled loop: fewer launches on an accelerator, little more to compile
 
 
 class LSTM(nn.Module):
@@ -38,7 +37,7 @@ class LSTM(nn.Module):
             h = nn.sigmoid(o) * jnp.tanh(c)
             return (h, c), h
 
-        return jax.lax.scan(step, carry, (gates, first), unroll=min(UNROLL, len(x)))
+        return jax.lax.scan(step, carry, (gates, first), unroll=unroll(len(x)))
 
 
 class GRU(nn.Module):
@@ -67,7 +66,7 @@ class GRU(nn.Module):
             h = (1.0 - z) * n + z * h
             return h, h
 
-        return jax.lax.scan(step, carry, (gates, first), unroll=min(UNROLL, len(x)))
+        return jax.lax.scan(step, carry, (gates, first), unroll=unroll(len(x)))
 
 
 CELLS = {"lstm": LSTM, "gru": GRU}

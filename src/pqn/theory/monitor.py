@@ -10,9 +10,10 @@ import jax.numpy as jnp
 
 from pqn import checkpoint, rollout, runs
 from pqn.config import Config
+from pqn.device import enable_compilation_cache
 from pqn.envs import registry
 from pqn.errors import ConfigError
-from pqn.program import Program, RunState, enable_compilation_cache
+from pqn.program import Program, RunState
 from pqn.theory.stability import StabilityReport, Transitions, final_layer_mask, make_meter, stability
 from pqn.types import Array, PyTree
 
