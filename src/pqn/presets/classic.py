@@ -50,7 +50,7 @@ PRESETS = {
     "cartpole": (
         _CARTPOLE,
         "CartPole-v1 with a small network, solved in seconds on a laptop",
-        "our own tuning on a 2-core CPU: 20 of 20 seeds end at 500 (results/classic.md)",
+        "our own tuning on a 2-core CPU: 20 of 20 seeds end at 500 (results/README.md)",
     ),
     "cartpole-paper": (_paper("CartPole-v1"), "CartPole-v1 as published", _PUBLIC),
     "acrobot": (_ACROBOT, "Acrobot-v1", f"{_PUBLIC}, bootstrapping at the time limit"),
