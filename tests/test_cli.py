@@ -71,6 +71,13 @@ MISTAKES = [
     (["train", "cartpole", "--env.kwargs", "gravity"], "'gravity' is not of the form key=value"),
     (["train"], "name a preset or an environment"),
     (["train", "--env", "nowhere:make"], "nowhere"),
+    (["sweep", "--over", "learner.lam=0"], "name a preset first"),
+    (
+        ["sweep", "cartpole", "--over", "learner.lam", "--out", "x"],
+        "'learner.lam' is not of the form option=value,value",
+    ),
+    (["sweep", "cartpole", "--over", "learner.lam=0.5,1.5", "--out", "x"], "learner.lam is 1.5"),
+    (["sweep", "cartpole", "--over", "learner.lamb=1", "--out", "x"], "there is no option 'learner.lamb'"),
     (["resume", "/nonexistent"], "/nonexistent is not a run directory: it does not exist"),
     (["eval", "."], ". is not a run directory: it has no config.json"),
     (["plot", "/nonexistent"], "is not a run directory"),
@@ -123,6 +130,21 @@ def test_train_eval_plot(tmp_path):
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_sweep(tmp_path, capsys):
+    """The normalisation ablation in miniature; a second call finds everything done."""
+    words = ["sweep", "cartpole", *SMALL, "--total-steps", "640", "--quiet", "--out", str(tmp_path / "sweep")]
+    words += ["--over", "network.norm=layer,none", "--over", "network.norm_input=none,batch"]
+    assert main(words) == 0
+    rows = json.loads((tmp_path / "sweep" / "sweep.json").read_text())
+    assert [row["label"] for row in rows] == [
+        f"norm-{a}_norm_input-{b}" for a in ("layer", "none") for b in ("none", "batch")
+    ]
+    assert (tmp_path / "sweep" / "sweep.png").exists() and "norm-layer_norm_input-batch" in capsys.readouterr().out
+    before = (tmp_path / "sweep" / rows[0]["label"] / "summary.json").read_bytes()
+    assert main(words) == 0
+    assert (tmp_path / "sweep" / rows[0]["label"] / "summary.json").read_bytes() == before
+
+
 def test_training_in_a_directory_that_holds_a_run(capsys, finished_run):
     assert main(["train", "cartpole", *SMALL, "--out", str(finished_run.run)]) == 2
     assert f"pqn resume {finished_run.run}" in capsys.readouterr().err
@@ -141,11 +163,11 @@ def test_options_reach_the_configuration():
     add_config(parser, Config())
     words = "--total-steps 1e6 --env Acrobot-v1 --env.kwargs a=1 b=text --network.hidden 8 4 --learner.lr_decay false"
     config = apply(
-        Config(), parser.parse([*words.split(), "--network.norm-input", "--learner.lam=0.5", "--seeds", "3"])
+        Config(), parser.parse([*words.split(), "--network.last-action", "--learner.lam=0.5", "--seeds", "3"])
     )
     assert config.total_steps == 1_000_000 and config.env.name == "Acrobot-v1"
     assert config.env.kwargs == {"a": 1, "b": "text"} and config.network.hidden == (8, 4)
-    assert not config.learner.lr_decay and config.network.norm_input
+    assert not config.learner.lr_decay and config.network.last_action
     assert config.learner.lam == 0.5 and config.seeds == 3
 
 

@@ -19,12 +19,13 @@ def fake_rollout(steps=6, envs=3):
     inputs = Inputs(number[..., None, None] * 1.0, jnp.zeros((steps, envs, 1), bool))
     blank = jnp.zeros((steps, envs))
     carry = {"h": number[::2][..., None]}  # as kept at the starts of segments of length 2
-    return Rollout(inputs, None, number[..., None], blank, blank, blank, blank[0], carry), number
+    window = jax.tree.map(lambda x: x[:0], inputs)
+    return Rollout(inputs, None, number[..., None], blank, blank, blank, blank[0], carry, window), number
 
 
 def test_cut_keeps_time_within_segments():
     data, number = fake_rollout()
-    segments = cut(data, number * 1.0, 2)
+    segments = cut(data, number * 1.0, number * 1.0, 2)
     action = segments.action[..., 0]  # [L = 2, S = 9]
     assert action.shape == (2, 9)
     np.testing.assert_array_equal(action[1] - action[0], 100)  # consecutive steps of one environment
@@ -34,7 +35,7 @@ def test_cut_keeps_time_within_segments():
 
 def test_pick_takes_the_same_segments_of_every_field():
     data, number = fake_rollout()
-    segments = pick(cut(data, number * 1.0, 2), jnp.array([4, 0]))
+    segments = pick(cut(data, number * 1.0, number * 1.0, 2), jnp.array([4, 0]))
     assert isinstance(segments, Segments)
     np.testing.assert_array_equal(segments.inputs.obs[:, :, 0, 0], segments.action[..., 0])
     np.testing.assert_array_equal(segments.target, segments.action[..., 0])

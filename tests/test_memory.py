@@ -118,7 +118,7 @@ def test_segments_start_with_the_carry_of_the_rollout():
     )(state)
     variables = {"params": state.learner.params}
     net, carry = program.learner.network, state.stream.carry
-    segments = cut(data, data.value, 4)
+    segments = cut(data, data.value, data.value, 4)
     for piece in range(3):
         here = slice(piece * 8, (piece + 1) * 8)  # segments are ordered by time, then environment
         jax.tree.map(lambda a, b, s=here: np.testing.assert_allclose(a[s], b, atol=1e-5), segments.carry, carry)
@@ -173,3 +173,48 @@ def test_recurrent_runs_resume_and_load(tmp_path):
     agent.reset()
     np.testing.assert_allclose(agent.q_values(obs), start, rtol=1e-6)
     np.testing.assert_allclose(agent.q_values(obs, first=np.ones(3, bool)), start, rtol=1e-6)
+
+
+def test_burn_in_gives_each_segment_the_steps_before_it():
+    """With unchanged parameters, burning in from the stored carry ends at the carry the rollout had: same Q-values."""
+    options = {
+        "network.memory": "lstm",
+        "learner.segment_length": 4,
+        "learner.rollout_steps": 12,
+        "learner.burn_in": 3,
+        "env.name": "probe:counter",
+        "total_steps": 960,
+    }
+    program = build(tiny(options))
+    learner, net = program.learner, program.learner.network
+    state = jax.tree.map(lambda x: x[0], jax.jit(jax.vmap(program.init_one))(program.seeds))
+    collect = jax.jit(lambda s, stream: rollout.collect(program.env, learner, s.learner, stream, s.key, program.hyper))
+    stream, _, _ = collect(state, state.stream)  # the second rollout has a first one to look back at
+    _, data, _ = collect(state, stream)
+    segments = cut(data, data.value, data.value, 4)
+    assert segments.inputs.obs.shape[:2] == (3 + 4, 3 * 8)
+    _, q = net.apply({"params": state.learner.params}, segments.carry, segments.inputs)
+    plain = cut(data._replace(window=jax.tree.map(lambda x: x[:0], data.window)), data.value, data.value, 4)
+    np.testing.assert_allclose(q[3:, :, 0].max(-1), plain.target, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(segments.inputs.obs[3:], plain.inputs.obs)
+
+
+def test_targets_of_the_first_gradient_step_are_the_same_either_way():
+    """Before the parameters move, recomputed targets equal those of the rollout: one step, identical parameters."""
+    results = []
+    for targets in ("rollout", "minibatch"):
+        options = {"network.memory": "gru", "learner.targets": targets, "learner.epochs": 1, "learner.minibatches": 1}
+        results.append(run_updates(build(tiny(options)), 1).learner.params)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), *results)
+    many = [
+        run_updates(
+            build(tiny({"network.memory": "gru", "learner.targets": targets, "learner.lr": 0.01})), 2
+        ).learner.params
+        for targets in ("rollout", "minibatch")
+    ]
+    assert any(np.any(a != b) for a, b in zip(*map(jax.tree.leaves, many), strict=True))
+
+
+def test_burn_in_needs_memory():
+    with pytest.raises(pqn.PqnError, match=r"learner\.burn_in is 2; it refreshes a recurrent network's memory"):
+        tiny({"learner.burn_in": 2})

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pqn.config import NetworkConfig
+from pqn.networks.norms import BatchRenorm
 from pqn.networks.qnetwork import QNetwork, kernel_norms
 from pqn.networks.torsos import Conv
 from pqn.types import Inputs
@@ -36,13 +37,13 @@ def test_matmul_convolution_equals_the_native_one(kernel, stride):
 
 
 @pytest.mark.parametrize("torso", ["mlp", "minatar"])
-@pytest.mark.parametrize("norm", ["layer", "batch", "none"])
+@pytest.mark.parametrize("norm", ["layer", "batch", "batch_renorm", "none"])
 @pytest.mark.parametrize("head", ["linear", "dueling"])
 def test_every_combination_gives_q_values(torso, norm, head):
     network, variables, inputs = make(NetworkConfig(torso=torso, norm=norm, head=head, hidden=(8,)))
     carry, q = network.apply(variables, (), inputs)
     assert carry == () and q.shape == (2, 5, 1, 3) and q.dtype == jnp.float32
-    assert ("batch_stats" in variables) == (norm == "batch")
+    assert ("batch_stats" in variables) == norm.startswith("batch")
 
 
 def test_time_and_batch_are_interchangeable_for_feed_forward_networks():
@@ -62,7 +63,7 @@ def test_layer_norm_makes_features_blind_to_scale():
 
 
 def test_batch_statistics_move_only_in_training():
-    network, variables, inputs = make(NetworkConfig(norm="batch", norm_input=True, hidden=(8,)), obs_shape=(6,))
+    network, variables, inputs = make(NetworkConfig(norm="batch", norm_input="batch", hidden=(8,)), obs_shape=(6,))
     (_, q), mutated = network.apply(variables, (), inputs, train=True, mutable=["batch_stats"])
     changed = jax.tree.map(lambda a, b: bool(jnp.any(a != b)), variables["batch_stats"], mutated["batch_stats"])
     assert all(jax.tree.leaves(changed))
@@ -95,3 +96,39 @@ def test_kernel_norms_split_final_and_inner():
     others = [layer["kernel"] for name, layer in params["torso"].items() if "Dense" in name]
     np.testing.assert_allclose(final, 0.5 * np.sum(np.square(head)), rtol=1e-6)
     np.testing.assert_allclose(inner, sum(0.5 * np.sum(np.square(k)) for k in others), rtol=1e-6)
+
+
+def renormalise(x, updates=0, **options):
+    module = BatchRenorm(**options)
+    variables = module.init(jax.random.key(0), x, False)
+    stats = variables["batch_stats"] | {"updates": jnp.int32(updates)}
+    return module, {"params": variables["params"], "batch_stats": stats}
+
+
+def test_batch_renorm_starts_as_batch_norm_and_becomes_the_running_normalisation():
+    x = 3.0 + 2.0 * jax.random.normal(jax.random.key(1), (64, 5))
+    module, variables = renormalise(x)
+    y, _ = module.apply(variables, x, True, mutable=["batch_stats"])
+    np.testing.assert_allclose(y.mean(0), 0.0, atol=1e-5)
+    np.testing.assert_allclose(y.std(0), 1.0, atol=1e-2)
+    module, variables = renormalise(x, updates=100_000, r_max=1e6, d_max=1e6)  # unclipped: training is acting
+    y, mutated = module.apply(variables, x, True, mutable=["batch_stats"])
+    np.testing.assert_allclose(y, module.apply(variables, x, False), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(mutated["batch_stats"]["mean"], 0.01 * x.mean(0), rtol=1e-4)
+    assert int(mutated["batch_stats"]["updates"]) == 100_001
+
+
+def test_batch_renorm_clips_and_is_constant_for_the_gradient():
+    x = 100.0 + jax.random.normal(jax.random.key(1), (64, 5))
+    module, variables = renormalise(x, updates=100_000)
+    y, _ = module.apply(variables, x, True, mutable=["batch_stats"])
+    np.testing.assert_allclose(y.mean(0), 5.0, atol=1e-3)  # d_max
+    total = lambda x: module.apply(variables, x, True, mutable=["batch_stats"])[0].sum()  # noqa: E731
+    np.testing.assert_allclose(jax.grad(total)(x), 0.0, atol=1e-4)  # a batch-normalised sum does not depend on x
+
+
+def test_initialising_leaves_running_statistics_untouched():
+    x = jnp.full((8, 3), 7.0)
+    variables = BatchRenorm().init(jax.random.key(0), x, True)
+    np.testing.assert_array_equal(variables["batch_stats"]["mean"], 0.0)
+    assert int(variables["batch_stats"]["updates"]) == 0

@@ -11,14 +11,23 @@ from conftest import TINY, build
 from pqn.errors import ConfigError
 from pqn.presets import PRESETS, preset
 
+FULL_GAME = ("craftax", "craftax-rnn")  # compiles for minutes; Classic has the same presets
+NAMES = [
+    pytest.param(name, marks=pytest.mark.slow) if name in FULL_GAME else name
+    for name in PRESETS
+    if not name.endswith("-paper")
+]
 
-@pytest.mark.parametrize("name", [name for name in PRESETS if not name.endswith("-paper")])
+
+@pytest.mark.parametrize("name", NAMES)
 def test_presets_build_and_step(name):
     """The `-paper` twins differ in numbers only, not in what is compiled; the test below looks at those."""
     config = preset(name)
     assert config.validate().preset == name
-    hidden = {"network.hidden": (8,)}
-    small = config.replace(TINY | hidden | {"total_steps": 64}).validate()
+    if name.startswith("craftax"):
+        pytest.importorskip("craftax", reason="needs pip install 'pqn-jax[craftax]'")
+    smaller = {"network.hidden": (8,), "network.memory_size": 8, "total_steps": 64}
+    small = config.replace(TINY | smaller).validate()
     program = build(small)
     both = jax.jit(lambda seeds: program._chunk(jax.vmap(program.init_one)(seeds), program.hyper, jnp.int32(1)))
     quick = {"xla_backend_optimization_level": 0}  # compiling is the whole cost here

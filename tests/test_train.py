@@ -249,7 +249,7 @@ def test_agent_acts_like_the_trained_network(finished_run):
 
 
 def test_batch_statistics_survive_a_checkpoint(tmp_path):
-    config = tiny({"network.norm": "batch", "network.norm_input": True})
+    config = tiny({"network.norm": "batch", "network.norm_input": "batch"})
     result = pqn.train(config, out=tmp_path / "run", progress=QUIET)
     program = build(config)
     state, _ = checkpoint.restore_latest(result.run / "checkpoints", program.state_shape)

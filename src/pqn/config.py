@@ -32,10 +32,10 @@ class NetworkConfig:
     """`mlp` flattens the observation; `minatar` starts with a 3×3 convolution of 16 filters."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the dense layers."""
-    norm: Literal["layer", "batch", "none"] = "layer"
+    norm: Literal["layer", "batch", "batch_renorm", "none"] = "layer"
     """Normalisation after every layer, before its ReLU."""
-    norm_input: bool = False
-    """Batch-normalise the observation."""
+    norm_input: Literal["none", "batch", "batch_renorm"] = "none"
+    """Normalisation of the observation."""
     head: Literal["linear", "dueling"] = "linear"
     """Output layer; `dueling` is V + A − mean(A)."""
     init: Literal["he_normal", "lecun_normal"] = "lecun_normal"
@@ -65,6 +65,12 @@ class LearnerConfig:
     segment_length: int = 0
     """L, length of the pieces that are shuffled into minibatches and backpropagated through; 0 chooses 1 for
     feed-forward networks and the whole rollout for recurrent ones."""
+    burn_in: int = 0
+    """W, steps before each segment, taken from the rollout before where need be, that refresh a recurrent network's
+    memory under its present parameters; they have no loss of their own."""
+    targets: Literal["rollout", "minibatch"] = "rollout"
+    """`rollout`: λ-returns are computed once, from the values the network acted on (Algorithm 1). `minibatch`: each
+    gradient step computes them anew from its own Q-values, within its segments."""
     epochs: int = 4
     """Passes over each rollout."""
     minibatches: int = 16
@@ -244,6 +250,7 @@ def _check_counts(config: Config) -> None:
         _require(_is_whole(value) and value >= 1, name, value, "a whole number, at least 1")
     least_zero = {
         "learner.segment_length": config.learner.segment_length,
+        "learner.burn_in": config.learner.burn_in,
         "eval.count": config.eval.count,
         "save.stability": config.save.stability,
         "eval.max_steps": config.eval.max_steps,
@@ -287,13 +294,15 @@ def _check_ranges(config: Config) -> None:
 LOGGERS = ("tensorboard", "wandb")
 _CHOICES = {
     "network.torso": ("mlp", "minatar"),
-    "network.norm": ("layer", "batch", "none"),
+    "network.norm": ("layer", "batch", "batch_renorm", "none"),
+    "network.norm_input": ("none", "batch", "batch_renorm"),
     "network.head": ("linear", "dueling"),
     "network.init": ("he_normal", "lecun_normal"),
     "network.conv": ("matmul", "native"),
     "network.memory": ("none", "lstm", "gru"),
     "network.dtype": ("float32", "bfloat16"),
     "learner.optimizer": ("radam", "adam"),
+    "learner.targets": ("rollout", "minibatch"),
 }
 
 
@@ -312,6 +321,11 @@ def _check_batch(config: Config) -> None:
         raise ConfigError(
             f"learner.segment_length {length} does not divide learner.rollout_steps {learner.rollout_steps}; "
             f"try {_near_divisor(learner.rollout_steps, length)}"
+        )
+    if learner.burn_in > length or (learner.burn_in and config.network.memory == "none"):
+        raise ConfigError(
+            f"learner.burn_in is {learner.burn_in}; it refreshes a recurrent network's memory (network.memory lstm or "
+            f"gru) and must be at most the segment length, here {length}"
         )
     segments = learner.rollout_steps // length * num_envs
     if segments % learner.minibatches:

@@ -79,10 +79,14 @@ class FlatState(NamedTuple):
 class Segments(NamedTuple):
     """A rollout cut into S pieces of length L, ready to be shuffled."""
 
-    inputs: Inputs  # [L, S, M, ...]
+    inputs: Inputs  # [W + L, S, M, ...] the W steps before the piece only refresh the memory
+    avail: Array | None  # [L, S, M, A]
     action: Array  # [L, S, M]
-    target: Array  # [L, S]
-    carry: PyTree  # [S, M, ...] recurrent state at the start of each piece
+    reward: Array  # [L, S]
+    discount: Array  # [L, S]
+    target: Array  # [L, S] λ-returns from the values the network acted on
+    after: Array  # [1, S] the value that follows the piece
+    carry: PyTree  # [S, M, ...] recurrent state before the first of the inputs
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +145,7 @@ class Learner:
         """E epochs of minibatch steps on one rollout. Returns the new state and the means of what was seen."""
         next_values = jnp.concatenate([rollout.value[1:], rollout.last_value[None]])
         targets = lambda_returns(rollout.reward, rollout.discount, next_values, hyper.lam)
-        segments = cut(rollout, targets, self.config.segment_length)
+        segments = cut(rollout, targets, next_values, self.config.segment_length)
         count = segments.action.shape[1]
         minibatches, epochs = self.config.learner.minibatches, self.config.learner.epochs
         # One permutation per epoch, shared by all fields; each gradient step gathers its own share.
@@ -187,25 +191,48 @@ class Learner:
         (_, q), mutated = self.network.apply(
             {"params": params, "batch_stats": stats}, batch.carry, batch.inputs, train=True, mutable=["batch_stats"]
         )
-        chosen = self.mix(jnp.take_along_axis(q, batch.action[..., None], axis=-1)[..., 0])  # [L, B]
-        loss = 0.5 * jnp.mean(jnp.square(batch.target - chosen))
         config = self.config.learner
+        q = q[config.burn_in :]
+        chosen = self.mix(jnp.take_along_axis(q, batch.action[..., None], axis=-1)[..., 0])  # [L, B]
+        target = batch.target if config.targets == "rollout" else self.fresh_targets(q, batch, hyper)
+        loss = 0.5 * jnp.mean(jnp.square(target - chosen))
         if config.l2_final or config.l2_inner:  # static: the terms cost a pass over the weights
             final, inner = kernel_norms(params)
             loss = loss + hyper.l2_final * final + hyper.l2_inner * inner
         return loss, (mutated.get("batch_stats", {}), jnp.mean(chosen))
 
+    def fresh_targets(self, q: Array, batch: Segments, hyper: Hyper) -> Array:
+        """λ-returns [L, B] from the present network's own values of the segment; constants for the gradient."""
+        values = jax.lax.stop_gradient(self.value(q, batch.avail))
+        next_values = jnp.concatenate([values[1:], batch.after])
+        return lambda_returns(batch.reward, batch.discount, next_values, hyper.lam)
 
-def cut(rollout: Rollout, targets: Array, length: int) -> Segments:
-    """Cuts [T, N] into S = (T/L)·N segments: [L, S]. The carry was kept at segment starts only, [T/L, N]."""
+
+def cut(rollout: Rollout, targets: Array, next_values: Array, length: int) -> Segments:
+    """Cuts [T, N] into S = (T/L)·N segments: [L, S]. The carry was kept W steps before segment starts, [T/L, N]."""
 
     def fold(x: Array) -> Array:  # [T, N, ...] -> [L, T/L · N, ...]
         steps, envs = x.shape[:2]
         x = x.reshape(steps // length, length, envs, *x.shape[2:])
         return jnp.moveaxis(x, 1, 0).reshape(length, -1, *x.shape[3:])
 
-    carry = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rollout.carry)
-    return Segments(jax.tree.map(fold, rollout.inputs), fold(rollout.action), fold(targets), carry)
+    def fold_with_window(window: Array, x: Array) -> Array:  # [W, N, ...], [T, N, ...] -> [W + L, T/L · N, ...]
+        if not len(window):
+            return fold(x)
+        line = jnp.concatenate([window, x])
+        reach = len(window) + length
+        return jnp.concatenate([line[start : start + reach] for start in range(0, len(x), length)], axis=1)
+
+    return Segments(
+        inputs=jax.tree.map(fold_with_window, rollout.window, rollout.inputs),
+        avail=jax.tree.map(fold, rollout.avail),
+        action=fold(rollout.action),
+        reward=fold(rollout.reward),
+        discount=fold(rollout.discount),
+        target=fold(targets),
+        after=fold(next_values)[-1:],
+        carry=jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rollout.carry),
+    )
 
 
 def pick(segments: Segments, order: Array) -> Segments:

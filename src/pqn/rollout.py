@@ -21,6 +21,8 @@ class Stream(NamedTuple):
     avail: Array | None
     carry: PyTree  # [N, M, ...] recurrent state
     episode: EpisodeStats
+    window: Inputs  # [W, N, M, ...] the last W (burn-in) steps
+    window_carry: PyTree  # recurrent state before them; () when W is 0, where it would be `carry` itself
 
 
 class Finished(NamedTuple):
@@ -60,7 +62,11 @@ def start(env: JaxEnv, learner: Learner, key: Array) -> Stream:
     shape = (env.num_envs, env.spec.num_agents)
     episode = EpisodeStats(jnp.zeros(env.num_envs), jnp.zeros(env.num_envs))
     inputs = observe(learner, timestep, jnp.zeros(shape, jnp.int32))
-    return Stream(state, inputs, timestep.avail, learner.network.initial_carry(*shape), episode)
+    carry = learner.network.initial_carry(*shape)
+    burn_in = learner.config.learner.burn_in
+    # Nothing came before: the window repeats the first observation, and `first` clears the memory at each of them.
+    window = jax.tree.map(lambda x: jnp.broadcast_to(x, (burn_in, *x.shape)), inputs)
+    return Stream(state, inputs, timestep.avail, carry, episode, window, carry if burn_in else ())
 
 
 def observe(learner: Learner, timestep: TimeStep, action: Array) -> Inputs:
@@ -73,6 +79,7 @@ def collect(
 ) -> tuple[Stream, Rollout, Finished]:
     """Steps the environments T times. Parameters are constant within a rollout."""
     steps, length = learner.config.learner.rollout_steps, learner.config.segment_length
+    burn_in = learner.config.learner.burn_in
     epsilon = learner.epsilon(state, hyper)
     shape = (steps // length, length, env.num_envs, env.spec.num_agents)
     uniform = jax.random.uniform(key, shape)  # every exploration draw of the rollout at once
@@ -90,23 +97,32 @@ def collect(
         )
         episode, finished = _count_episodes(stream.episode, finished, timestep, done)
         inputs = observe(learner, timestep, action)
-        return (Stream(env_state, inputs, timestep.avail, carry, episode), finished, cut), record
+        stream = stream._replace(env=env_state, inputs=inputs, avail=timestep.avail, carry=carry, episode=episode)
+        return (stream, finished, cut), record
 
     def segment(c: tuple, uniform: Array) -> tuple[tuple, tuple[PyTree, StepRecord]]:
-        start_carry = c[0].carry
-        c, records = jax.lax.scan(step, c, uniform, unroll=length == 1)
-        return c, (start_carry, records)
+        before = c[0].window_carry if burn_in else c[0].carry
+        pieces = []
+        if length > burn_in:
+            c, records = jax.lax.scan(step, c, uniform[: length - burn_in], unroll=length == 1)
+            pieces.append(records)
+        if burn_in:  # the next segment's memory starts from here
+            c = (c[0]._replace(window_carry=c[0].carry), *c[1:])
+            c, records = jax.lax.scan(step, c, uniform[length - burn_in :])
+            pieces.append(records)
+        return c, (before, jax.tree.map(lambda *x: jnp.concatenate(x), *pieces))
 
     c = (stream, none_finished(env, stream), cut)
     (stream, finished, cut), (carries, records) = jax.lax.scan(segment, c, uniform)
     records = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), records)
     last_value, cut_values = _bootstrap_values(learner, state, stream, cut)
-    rollout = _assemble(records, carries, last_value, cut_values, hyper)
-    return stream, rollout, jax.tree.map(jnp.sum, finished)
+    rollout = _assemble(records, carries, stream.window, last_value, cut_values, hyper)
+    window = jax.tree.map(lambda x: x[steps - burn_in :], records.inputs)
+    return stream._replace(window=window), rollout, jax.tree.map(jnp.sum, finished)
 
 
 def _assemble(
-    records: StepRecord, carries: PyTree, last_value: Array, cut_values: Array | None, hyper: Hyper
+    records: StepRecord, carries: PyTree, window: Inputs, last_value: Array, cut_values: Array | None, hyper: Hyper
 ) -> Rollout:
     """Folds γ·V(final_obs) into the reward of truncated steps, so that the learner sees rewards and discounts only."""
     reward = hyper.reward_scale * records.reward
@@ -114,7 +130,17 @@ def _assemble(
         value = jnp.take_along_axis(cut_values, records.slot, axis=0)  # [K, N], [T, N] -> [T, N]
         reward = reward + jnp.where(records.bootstrap, hyper.gamma * value, 0.0)
     discount = jnp.where(records.done, 0.0, hyper.gamma)
-    return Rollout(records.inputs, records.avail, records.action, reward, discount, records.value, last_value, carries)
+    return Rollout(
+        inputs=records.inputs,
+        avail=records.avail,
+        action=records.action,
+        reward=reward,
+        discount=discount,
+        value=records.value,
+        last_value=last_value,
+        carry=carries,
+        window=window,
+    )
 
 
 def slots_needed(spec: EnvSpec, steps: int) -> int:

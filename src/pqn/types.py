@@ -74,7 +74,8 @@ class Rollout(NamedTuple):
     discount: Array  # [T, N] γ, or 0 where the episode ended with this step
     value: Array  # [T, N] max_a Q(s_t, a), joint over agents
     last_value: Array  # [N] V(s_T)
-    carry: PyTree  # [T/L, N, ...] recurrent state at the start of each segment; () for feed-forward networks
+    carry: PyTree  # [T/L, N, ...] recurrent state W steps before each segment; () for feed-forward networks
+    window: Inputs  # [W, N, M, ...] the W (burn-in) steps before the rollout
 
 
 class EpisodeStats(NamedTuple):

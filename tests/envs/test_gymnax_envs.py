@@ -213,3 +213,24 @@ assert matplotlib.pyplot.figure and type(matplotlib.pyplot).__name__ == 'module'
 
 def test_plotting_libraries_load_only_when_used():
     subprocess.run([sys.executable, "-c", IMPORTS], check=True, timeout=120)
+
+
+def test_observe_hides_the_rest_of_the_observation():
+    full, masked = GymnaxEnv("CartPole-v1"), GymnaxEnv("CartPole-v1", observe=[0, 2])
+    assert masked.spec.obs_shape == (2,)
+    key = jax.random.key(0)
+    np.testing.assert_array_equal(masked.reset(key)[1], full.reset(key)[1][jnp.array([0, 2])])
+    state, _ = full.reset(key)
+    seen, whole = (env.step(key, state, jnp.int32(1)).obs for env in (masked, full))
+    np.testing.assert_array_equal(seen, whole[jnp.array([0, 2])])
+
+
+@pytest.mark.parametrize("observe", [[4], [], "02", [0.5], 3])
+def test_observe_wants_indices(observe):
+    with pytest.raises(EnvError, match="observe must list indices from 0 to 3"):
+        GymnaxEnv("CartPole-v1", observe=observe)
+
+
+def test_observe_wants_a_flat_observation():
+    with pytest.raises(EnvError, match="observe picks numbers of a flat observation"):
+        GymnaxEnv("Breakout-MinAtar", observe=[0])

@@ -84,22 +84,8 @@ def test_stability_of_a_run_without_parameters(tmp_path, capsys):
 
 
 def test_theory_command_writes_json_and_figure(tmp_path, capsys):
-    words = [
-        "theory",
-        "baird",
-        "--arms",
-        "none",
-        "layer+l2",
-        "--kinds",
-        "expected",
-        "--updates",
-        "200",
-        "--records",
-        "10",
-        "--seeds",
-        "2",
-        "--out",
-    ]
+    options = {"--arms": "none layer+l2", "--kinds": "expected", "--updates": "200", "--records": "10", "--seeds": "2"}
+    words = ["theory", "baird", *(w for name, value in options.items() for w in (name, *value.split())), "--out"]
     assert main([*words, str(tmp_path)]) == 0
     content = json.loads((tmp_path / "baird.json").read_text())
     assert content["provenance"]["command"].startswith("pqn theory baird --arms none layer+l2")

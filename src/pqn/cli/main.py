@@ -14,6 +14,7 @@ COMMANDS = {
     "train": "train a preset, or your own environment",
     "resume": "continue a run where it stopped",
     "eval": "play a trained agent and report its returns",
+    "sweep": "train every combination of some options and compare them",
     "plot": "draw the learning curves of runs",
     "stability": "measure how stable TD learning is for a run's network",
     "theory": "run the paper's theory: baird, lemma, deepsea",

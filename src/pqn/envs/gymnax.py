@@ -15,7 +15,7 @@ import inspect
 import math
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -59,14 +59,16 @@ class GymnaxEnv:
 
     Args:
       name: a gymnax id such as "CartPole-v1".
+      observe: which numbers of a flat observation the agent sees, by index; `[0, 2]` hides CartPole's velocities.
       kwargs: constructor arguments and `EnvParams` fields of that environment, told apart by their names.
 
     Raises:
       EnvError: no discrete actions, an option that does not exist, or a value that gymnax refuses.
     """
 
-    def __init__(self, name: str, **kwargs: Any):
+    def __init__(self, name: str, observe: Sequence[int] | None = None, **kwargs: Any):
         gymnax = import_gymnax()
+        self.observe = None  # while the whole observation is looked at
         factory = gymnax.registration._registry[name]
         self.env, self.params = _build(name, factory, kwargs)
         space = self.env.action_space(self.params)
@@ -81,9 +83,11 @@ class GymnaxEnv:
         if not hasattr(raw, "shape"):
             raise EnvError(f"{name} has an observation of several parts; give it one array.")
         binary = self.one_hot is not None or name in _BINARY
+        shape = raw.shape if self.one_hot is None else (self.one_hot,)
+        self.observe = _indices(name, observe, shape)
         self.spec = EnvSpec(
             name=name,
-            obs_shape=raw.shape if self.one_hot is None else (self.one_hot,),
+            obs_shape=shape if self.observe is None else (len(self.observe),),
             obs_dtype=np.dtype(bool if binary else np.float32),
             num_actions=int(space.n),
             max_episode_steps=int(min(longest, self.limit)),
@@ -104,8 +108,9 @@ class GymnaxEnv:
 
     def _encode(self, obs: Array) -> Array:
         if self.one_hot is not None:
-            return jax.nn.one_hot(obs, self.one_hot, dtype=bool)
-        return jnp.asarray(obs).astype(self.spec.obs_dtype)
+            obs = jax.nn.one_hot(obs, self.one_hot, dtype=bool)
+        obs = jnp.asarray(obs).astype(self.spec.obs_dtype)
+        return obs if self.observe is None else obs[jnp.asarray(self.observe)]
 
     def _settle(self, state: PyTree) -> PyTree:
         """Gives every leaf one dtype: gymnax resets some counters as Python numbers and steps them as arrays."""
@@ -160,6 +165,18 @@ def _build(name: str, factory: Callable[..., Any], kwargs: dict[str, Any]) -> tu
     if changes.get("max_steps_in_episode", 1) < 1:
         raise EnvError(f"{name}: max_steps_in_episode must be at least 1, not {changes['max_steps_in_episode']}.")
     return env, params.replace(**changes)
+
+
+def _indices(name: str, observe: Any, shape: tuple[int, ...]) -> list[int] | None:
+    """Checks the option `observe` against the shape of an observation."""
+    if observe is None:
+        return None
+    if len(shape) != 1:
+        raise EnvError(f"{name}: observe picks numbers of a flat observation; this one has shape {shape}.")
+    listed = isinstance(observe, Sequence) and not isinstance(observe, str) and len(observe) > 0
+    if not listed or any(not isinstance(i, int) or not 0 <= i < shape[0] for i in observe):
+        raise EnvError(f"{name}: observe must list indices from 0 to {shape[0] - 1}, not {observe!r}.")
+    return list(observe)
 
 
 def _like(name: str, key: str, value: Any, default: Any) -> Any:

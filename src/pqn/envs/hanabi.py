@@ -46,7 +46,7 @@ class HanabiEnv:
         undealt = chosen["num_colors"] * int(copies.sum()) - players * chosen["hand_size"]
         if undealt < 1:
             raise EnvError(
-                f"{full}: no card is left to draw after dealing; choose more colors or ranks, or less hands."
+                f"{full}: no card is left to draw after dealing; choose more colors or ranks, or smaller hands."
             )
         factory = load("jaxmarl.environments.hanabi").Hanabi
         self.env = build(full, factory, num_agents=players, num_cards_of_rank=copies, **chosen)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import flax.linen as nn
+import jax
+import jax.numpy as jnp
 
 from pqn.types import Array
 
 
 class Norm(nn.Module):
-    """`layer`, `batch` or `none`, over the last axis of [batch, ..., features]."""
+    """`layer`, `batch`, `batch_renorm` or `none`, over the last axis of [batch, ..., features]."""
 
     kind: str
 
@@ -18,4 +20,48 @@ class Norm(nn.Module):
             return nn.LayerNorm(dtype=x.dtype)(x)
         if self.kind == "batch":
             return nn.BatchNorm(use_running_average=not train, dtype=x.dtype)(x)
+        if self.kind == "batch_renorm":
+            return BatchRenorm()(x, train)
         return x
+
+
+class BatchRenorm(nn.Module):
+    """Batch renormalisation (Ioffe 2017), with the constants of CrossQ.
+
+        x̂ = (x − μ_B) / σ_B · r + d,    r = clip(σ_B / σ, 1/r_max, r_max),    d = clip((μ_B − μ) / σ, −d_max, d_max)
+
+    With r and d unclipped this is (x − μ) / σ: training then normalises by the running statistics, as acting does. They
+    are constants for the gradient, and stay r = 1, d = 0 (plain batch norm) for the first `warm_up` updates, while the
+    running statistics are still far from the truth.
+    """
+
+    momentum: float = 0.99
+    epsilon: float = 1e-3
+    r_max: float = 3.0
+    d_max: float = 5.0
+    warm_up: int = 100_000
+
+    @nn.compact
+    def __call__(self, x: Array, train: bool) -> Array:
+        size = x.shape[-1]
+        mean = self.variable("batch_stats", "mean", lambda: jnp.zeros(size))
+        var = self.variable("batch_stats", "var", lambda: jnp.ones(size))
+        updates = self.variable("batch_stats", "updates", lambda: jnp.zeros((), jnp.int32))
+        scale = self.param("scale", nn.initializers.ones_init(), (size,))
+        bias = self.param("bias", nn.initializers.zeros_init(), (size,))
+        wide = x.astype(jnp.float32)
+        if not train:
+            normal = (wide - mean.value) * jax.lax.rsqrt(var.value + self.epsilon)
+            return (normal * scale + bias).astype(x.dtype)
+        axes = tuple(range(x.ndim - 1))
+        batch_mean, batch_var = jnp.mean(wide, axes), jnp.var(wide, axes)
+        sigma, running = jnp.sqrt(batch_var + self.epsilon), jnp.sqrt(var.value + self.epsilon)
+        warm = updates.value >= self.warm_up
+        r = jnp.where(warm, jnp.clip(sigma / running, 1.0 / self.r_max, self.r_max), 1.0)
+        d = jnp.where(warm, jnp.clip((batch_mean - mean.value) / running, -self.d_max, self.d_max), 0.0)
+        r, d = jax.lax.stop_gradient((r, d))
+        if not self.is_initializing():
+            mean.value = self.momentum * mean.value + (1.0 - self.momentum) * batch_mean
+            var.value = self.momentum * var.value + (1.0 - self.momentum) * batch_var
+            updates.value = updates.value + 1
+        return (((wide - batch_mean) / sigma * r + d) * scale + bias).astype(x.dtype)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from pqn.config import NetworkConfig
 from pqn.networks.heads import Head
 from pqn.networks.memory import CELLS
+from pqn.networks.norms import Norm
 from pqn.networks.torsos import MLP, MinAtarCNN
 from pqn.types import Array, Inputs, PyTree
 
@@ -44,8 +45,7 @@ class QNetwork(nn.Module):
         config = self.config
         steps, envs, agents = batch = inputs.obs.shape[:3]
         x = inputs.obs.reshape(-1, *inputs.obs.shape[3:]).astype(config.dtype)
-        if config.norm_input:
-            x = nn.BatchNorm(use_running_average=not train, name="input_norm", dtype=x.dtype)(x)
+        x = Norm(config.norm_input, name="input_norm")(x, train)
         x = self._torso()(x, train)
         x = jnp.concatenate([x, *self._past(inputs)], axis=-1)
         x, first = x.reshape(steps, envs * agents, -1), inputs.first.reshape(steps, envs * agents)

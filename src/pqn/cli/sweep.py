@@ -1,0 +1,117 @@
+"""`pqn sweep PRESET --over OPTION=V1,V2 [--over …]`: every combination of some options, compared."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+from pqn.cli import options
+from pqn.config import Config
+from pqn.errors import ConfigError
+from pqn.metrics import curve, read_metrics, to_json
+from pqn.presets import preset
+from pqn.runs import RunDir
+
+
+def run(argv: list[str]) -> int:
+    if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
+        raise ConfigError("name a preset first: `pqn sweep cartpole --over learner.lam=0,0.5,0.95 --out DIR`")
+    named = not argv[0].startswith("-")
+    defaults = preset(argv[0]) if named else Config()
+    parser = options.Parser(
+        "sweep",
+        usage="pqn sweep PRESET --over OPTION=V1,V2,… [--over …] --out DIR [--OPTION VALUE …]",
+        description="Trains every combination of the given values, one run each, and compares them.\n"
+        "Finished combinations are not trained again: call it once more to go on after an interruption.",
+    )
+    parser.add_argument("--over", action="append", default=[], type=axis, metavar="OPTION=V1,V2", required=named)
+    parser.add_argument("--out", metavar="DIR", required=named, help="where the runs and the comparison go")
+    parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
+    options.add_config(parser, defaults)
+    given = parser.parse(argv[1:] if named else argv)
+    base = options.apply(defaults, given)
+    cells = combinations(base, given.over)
+
+    from pqn.progress import Progress
+    from pqn.training import resume, train
+
+    for label, config in cells:
+        where = Path(given.out) / label
+        if (where / "summary.json").exists():
+            continue
+        progress = Progress(quiet=given.quiet)
+        progress.note(f"--- {label}")
+        if (where / "config.json").exists():
+            resume(where, progress=progress)
+        else:
+            train(config, out=where, progress=progress)
+    compare(Path(given.out), [label for label, _ in cells])
+    return 0
+
+
+def axis(text: str) -> tuple[str, list[Any]]:
+    """`learner.lam=0,0.5` → ("learner.lam", [0, 0.5]); values are JSON where they can be, else words."""
+    name, equals, values = text.partition("=")
+    if not name or not equals or not values:
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form option=value,value")
+    try:
+        found = json.loads(f"[{values}]")
+    except ValueError:
+        found = [options.pair(f"value={word}")[1] for word in values.split(",")]
+    return name.replace("-", "_"), [tuple(value) if isinstance(value, list) else value for value in found]
+
+
+def combinations(base: Config, axes: list[tuple[str, list[Any]]]) -> list[tuple[str, Config]]:
+    """A label and a validated configuration for every combination; all are checked before the first is trained."""
+    cells = []
+    for values in itertools.product(*(values for _, values in axes)):
+        chosen = dict(zip((name for name, _ in axes), values, strict=True))
+        label = "_".join(f"{name.rpartition('.')[2]}-{_word(value)}" for name, value in chosen.items())
+        cells.append((label, base.replace(chosen).validate()))
+    return cells
+
+
+def _word(value: Any) -> str:
+    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()
+
+
+def compare(out: Path, labels: list[str]) -> None:
+    """Prints a table of final greedy returns and writes sweep.json and sweep.png."""
+    from pqn.report.figures import learning_curves
+    from pqn.report.statistics import bootstrap_interval, iqm
+
+    rows, curves = [], []
+    for label in labels:
+        directory = RunDir.open(out / label)
+        summary, environment = directory.read_json("summary.json"), directory.read_json("environment.json")
+        steps, values = curve(read_metrics(directory.metrics), "eval")
+        final = values[-1]
+        interval = bootstrap_interval(final) if len(final) > 1 else (None, None)
+        rows.append(
+            {
+                "label": label,
+                "mean": final.mean(),
+                "iqm": iqm(final),
+                "iqm_95": list(interval),
+                "mean_over_run": values.mean(),
+                "per_seed": final,
+                "steps_per_second": summary["steps_per_second"],
+                "steps": summary["steps"],
+                "preset": summary["preset"],
+                "device": summary["device"],
+                "date": environment["time"],
+                "commit": environment["git"]["commit"],
+            }
+        )
+        curves.append((label, steps, values))
+    (out / "sweep.json").write_text(to_json(rows, indent=1) + "\n")
+    learning_curves(curves, out / "sweep.png")
+    width = max(map(len, labels))
+    print(f"{'':<{width}}  {'mean':>9}  {'IQM':>9}  {'over run':>9}  steps/s")
+    for row in rows:
+        numbers = f"{row['mean']:9.2f}  {row['iqm']:9.2f}  {row['mean_over_run']:9.2f}"
+        print(f"{row['label']:<{width}}  {numbers}  {row['steps_per_second']:.0f}")
+    print(out / "sweep.json", out / "sweep.png", sep="\n")
