@@ -11,6 +11,6 @@ def run(argv: list[str]) -> int:
     rows = available()
     width = max(len(row.name) for row in rows)
     for row in rows:
-        print(f"{row.name:<{width}}  {row.family:<8}  {row.description}")
-    print(f"{'MODULE:FUNCTION':<{width}}  {'yours':<8}  your own; see the README's custom environment")
+        print(f"{row.name:<{width}}  {row.family:<10}  {row.description}")
+    print(f"{'MODULE:FUNCTION':<{width}}  {'yours':<10}  your own; see the README's custom environment")
     return 0

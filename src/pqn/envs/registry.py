@@ -105,7 +105,67 @@ _CRAFTAX = Family(
     refused={},
     extra="craftax",
 )
-FAMILIES: dict[str, Family] = {"gymnax": _GYMNAX, "probe": _PROBE, "craftax": _CRAFTAX}
+_SMAX = Family(
+    module="pqn.envs.smax",
+    names={
+        "3m": "3 marines a side",
+        "2s3z": "2 stalkers and 3 zealots a side",
+        "25m": "25 marines a side",
+        "3s5z": "3 stalkers and 5 zealots a side",
+        "8m": "8 marines a side",
+        "5m_vs_6m": "5 marines against 6",
+        "10m_vs_11m": "10 marines against 11",
+        "27m_vs_30m": "27 marines against 30",
+        "3s5z_vs_3s6z": "3 stalkers and 5 zealots against 3 and 6",
+        "3s_vs_5z": "3 stalkers against 5 zealots",
+        "6h_vs_8z": "6 hydralisks against 8 zealots",
+        "smacv2_5_units": "5 units a side, types and places drawn anew for every battle",
+        "smacv2_10_units": "10 units a side, types and places drawn anew for every battle",
+        "smacv2_20_units": "20 units a side, types and places drawn anew for every battle",
+    },
+    refused={},
+    extra="marl",
+    prefixed=True,
+)
+_OVERCOOKED = Family(
+    module="pqn.envs.overcooked",
+    names={
+        "cramped_room": "two cooks in one small kitchen; option shaping_steps",
+        "asymm_advantages": "two kitchens, each closer to something; option shaping_steps",
+        "coord_ring": "two cooks must circle the same way; option shaping_steps",
+        "forced_coord": "two cooks pass everything over a counter; option shaping_steps",
+        "counter_circuit": "a ring around a long counter; option shaping_steps",
+    },
+    refused={},
+    extra="marl",
+    prefixed=True,
+)
+_HANABI = Family(
+    module="pqn.envs.hanabi",
+    names={str(n): f"the card game for {n} players; options num_colors, num_ranks, hand_size" for n in range(2, 6)},
+    refused={},
+    extra="marl",
+    prefixed=True,
+)
+_MPE = Family(
+    module="pqn.envs.mpe",
+    names={
+        "simple_spread": "3 particles cover 3 landmarks without colliding; option num_agents, local_ratio",
+        "simple_speaker_listener": "one particle tells the other where to go; agents that differ",
+    },
+    refused={},
+    extra="marl",
+    prefixed=True,
+)
+FAMILIES: dict[str, Family] = {
+    "gymnax": _GYMNAX,
+    "probe": _PROBE,
+    "craftax": _CRAFTAX,
+    "smax": _SMAX,
+    "overcooked": _OVERCOOKED,
+    "hanabi": _HANABI,
+    "mpe": _MPE,
+}
 
 
 def make(name: str, num_envs: int, **kwargs: Any) -> JaxEnv:
