@@ -9,8 +9,8 @@ import pytest
 from conftest import build, run_updates, tiny
 
 from pqn import rollout
-from pqn.learner import Segments, cut, pick
-from pqn.types import Inputs, Rollout
+from pqn.learner import Hyper, Learner, Segments, cut, pick
+from pqn.types import EnvSpec, Inputs, Rollout
 
 
 def fake_rollout(steps=6, envs=3):
@@ -97,3 +97,33 @@ def test_observations_keep_their_dtype_and_next_obs_is_not_stored():
     assert data.inputs.obs.dtype == bool and data.inputs.obs.shape == (8, 8, 1, 10, 10, 4)
     big = [leaf for leaf in jax.tree.leaves(data) if leaf.size >= data.inputs.obs.size]
     assert len(big) == 1
+
+
+def test_an_agent_without_a_legal_action_contributes_nothing():
+    """Neither to the prediction nor to the value: what such an agent sees cannot change the loss."""
+    config = tiny()
+    spec = EnvSpec("two", (3,), np.dtype("float32"), num_actions=2, num_agents=2, masked=True)
+    learner = Learner(config, spec)
+    state = learner.init(jax.random.key(0))
+    obs = jax.random.normal(jax.random.key(1), (1, 4, 2, 3))
+    avail = jnp.ones((1, 4, 2, 2), bool).at[:, :, 1].set(False)
+    blank = jnp.zeros((1, 4))
+
+    def loss(obs, avail):
+        batch = Segments(
+            Inputs(obs, jnp.zeros(obs.shape[:3], bool)),
+            avail,
+            jnp.zeros(obs.shape[:3], jnp.int32),
+            blank,
+            blank,
+            blank + 1.0,
+            blank,
+            (),
+        )
+        return learner.loss(state.params, {}, batch, Hyper.of(config))[0]
+
+    other = obs.at[:, :, 1].add(5.0)
+    assert loss(obs, avail) == loss(other, avail)
+    assert loss(obs, jnp.ones_like(avail)) != loss(other, jnp.ones_like(avail))
+    q = jax.random.normal(jax.random.key(2), (4, 2, 2))
+    np.testing.assert_allclose(learner.value(q, avail[0]), q[:, 0].max(-1), rtol=1e-6)

@@ -193,7 +193,10 @@ class Learner:
         )
         config = self.config.learner
         q = q[config.burn_in :]
-        chosen = self.mix(jnp.take_along_axis(q, batch.action[..., None], axis=-1)[..., 0])  # [L, B]
+        chosen = jnp.take_along_axis(q, batch.action[..., None], axis=-1)[..., 0]  # [L, B, M]
+        if batch.avail is not None:  # an agent that cannot act adds as little to the prediction as to the target
+            chosen = jnp.where(jnp.any(batch.avail, axis=-1), chosen, 0.0)
+        chosen = self.mix(chosen)  # [L, B]
         target = batch.target if config.targets == "rollout" else self.fresh_targets(q, batch, hyper)
         loss = 0.5 * jnp.mean(jnp.square(target - chosen))
         if config.l2_final or config.l2_inner:  # static: the terms cost a pass over the weights

@@ -49,7 +49,8 @@ class TimeStep(NamedTuple):
     terminated: Array  # [N] bool: the task ended the episode; the successor is worth 0
     truncated: Array  # [N] bool: a limit cut the episode short; never true together with `terminated`
     final_obs: Array | None = None  # [N, M, *obs_shape]; meaningful where `truncated`; None if spec.truncates is False
-    avail: Array | None = None  # [N, M, A] bool, legal actions for `obs`; None if spec.masked is False
+    avail: Array | None = None  # [N, M, A] bool, legal actions for `obs`; None if spec.masked is False. An agent that
+    # has none (dead, or not at turn) contributes nothing to the joint value
     final_avail: Array | None = None  # [N, M, A] legal actions for `final_obs`; None unless both exist
     info: dict[str, Array] = {}  # noqa: RUF012  name -> [N] float32, averaged over episodes at their last step;
     # the name "return" replaces the learner's own sum of rewards (for shaped or clipped rewards)

@@ -121,12 +121,12 @@ BROKEN = {
     "`reward` holds a NaN or an infinity": {"step": put(reward=jnp.full(3, jnp.inf))},
     "`final_obs` holds a NaN": {"step": put(final_obs=lambda t: t.final_obs * jnp.nan)},
     r"`info\['position'\]` holds a NaN": {"step": put(info=NAN)},
-    "`avail` leaves an agent without any legal action": {
+    "`avail` leaves an environment without any legal action": {
         "masked": True,
         "step": put(avail=NONE_LEGAL, final_avail=ALL_LEGAL),
         "reset": put(avail=ALL_LEGAL, final_avail=ALL_LEGAL),
     },
-    "`final_avail` leaves an agent without any legal action at a truncation": {
+    "`final_avail` leaves an environment without any legal action at a truncation": {
         "masked": True,
         **both(avail=ALL_LEGAL, final_avail=NONE_LEGAL),
     },

@@ -283,8 +283,8 @@ def _random_action(rng: np.random.Generator, env: JaxEnv, timestep: TimeStep) ->
     scores = rng.random((env.num_envs, env.spec.num_agents, env.spec.num_actions))
     if timestep.avail is not None:
         avail = np.asarray(timestep.avail)
-        if not avail.any(-1).all():
-            raise EnvError("`avail` leaves an agent without any legal action.")
+        if not avail.any((-1, -2)).all():  # single agents may sit out, dead or not at turn
+            raise EnvError("`avail` leaves an environment without any legal action.")
         scores = np.where(avail, scores, -1.0)
     return scores.argmax(-1).astype(np.int32)
 
@@ -335,10 +335,10 @@ def _check_numbers(trace: Trace, spec: EnvSpec) -> None:
     for name, value in numbers.items():
         if np.issubdtype(value.dtype, np.floating) and not np.isfinite(value).all():
             raise EnvError(f"`{name}` holds a NaN or an infinity.")
-    if steps.avail is not None and not steps.avail.any(-1).all():
-        raise EnvError("`avail` leaves an agent without any legal action.")
-    if steps.final_avail is not None and not steps.final_avail[where_cut].any(-1).all():
-        raise EnvError("`final_avail` leaves an agent without any legal action at a truncation.")
+    if steps.avail is not None and not steps.avail.any((-1, -2)).all():
+        raise EnvError("`avail` leaves an environment without any legal action.")
+    if steps.final_avail is not None and not steps.final_avail[where_cut].any((-1, -2)).all():
+        raise EnvError("`final_avail` leaves an environment without any legal action at a truncation.")
 
 
 def _check_final_obs(trace: Trace) -> None:

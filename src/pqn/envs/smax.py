@@ -23,7 +23,7 @@ OPTIONS = {
     # jaxmarl compares its limit of 100 with the counter before it counts the step: its episodes have 101 steps, and
     # so have those that published win rates come from. Here the number is the length.
     "max_steps": Option(101, least=1),
-    "dead_may_stop": Option(True),
+    "dead_may_stop": Option(False),
 }
 
 
@@ -36,11 +36,9 @@ class SmaxEnv:
     The reward is the team's: the enemy health destroyed in the step, as a share of all enemy health, plus
     `won_battle_bonus` at a victory.
 
-    A dead agent sees zeros and can do nothing: its unit stays where it fell whatever the action. jaxmarl leaves it
-    the action "stop" alone, and so do we unless `dead_may_stop` is false: then none of its actions is legal, and by
-    the contract an agent without a legal action is worth 0. `check_env` does not allow that, and the learner must
-    then also leave the chosen action of such an agent out of the joint value; otherwise prediction and target speak
-    of different teams.
+    A dead agent sees zeros and can do nothing: its unit stays where it fell whatever the action. So none of its actions
+    is legal here, and by the contract an agent without a legal action contributes nothing to the team's value. jaxmarl
+    leaves it the action "stop"; `dead_may_stop` gives that mask instead.
 
     `Outcome.info` holds, to be read at the last step of an episode:
       win: 1 if the enemy is dead and an ally alive (both sides can fall in one step: a draw), else 0.
