@@ -1,6 +1,6 @@
 """What the stability meter costs beside a training update, on the network sizes PQN is used with.
 
-    python bench/theory.py [--iterations 40] [--batch 256] [--networks small large]
+    python -m bench.theory [--iterations 40] [--batch 256] [--networks small large]
 
 One line per network: parameters, time to compile, time of one report, and the same in units of a gradient step
 (forward and backward) on the same batch, which is what an option to log stability during training should quote.
@@ -14,6 +14,7 @@ import time
 import jax
 import jax.numpy as jnp
 
+from bench.timing import seconds
 from pqn.theory.stability import Transitions, make_meter, values
 
 
@@ -32,17 +33,6 @@ def mlp(key: jax.Array, sizes: tuple[int, ...]):
         return x @ params[f"dense{len(sizes) - 2}"]
 
     return q_fn, params
-
-
-def seconds(function, *args, repeats: int = 2) -> float:
-    """The fastest of a few timed calls, after one call that compiles."""
-    jax.block_until_ready(function(*args))
-    times = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        jax.block_until_ready(function(*args))
-        times.append(time.perf_counter() - began)
-    return min(times)
 
 
 def main() -> None:

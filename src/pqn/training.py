@@ -6,6 +6,7 @@ the loop only decides where to look at it, never what it computes.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import os
@@ -130,7 +131,9 @@ class _Loop:
         counts = (config.save.logs, config.eval.count, config.save.stability, config.save.checkpoints)
         log, evaluate, stability, save = (_Every(config.updates, count) for count in counts)
         limit = 1
-        with _Signals() as signals, self.metrics:
+        with _Signals() as signals, self.metrics, contextlib.ExitStack() as stack:
+            for logger in self.loggers:
+                stack.callback(logger.close)
             if self.update == 0 and config.eval.count:
                 self.evaluate(state)
             while self.update < config.updates:
@@ -226,8 +229,6 @@ class _Loop:
 
     def finish(self) -> Result:
         self.progress.end()
-        for logger in self.loggers:
-            logger.close()
         config, train_seconds = self.config, self.earlier["train"] + self.train_seconds
         returns = None if self.last_eval is None else self.last_eval.mean(axis=1)
         summary = {

@@ -7,7 +7,8 @@ from pqn.config import Config, EnvConfig, LearnerConfig, NetworkConfig
 _PUBLIC = "the public configuration of the paper's CartPole and Acrobot runs"
 
 
-def _paper(env: str) -> Config:
+def paper(env: str) -> Config:
+    """The published setting, on which other presets are variations."""
     return Config(
         total_steps=500_000,
         env=EnvConfig(env, num_envs=32),
@@ -32,7 +33,7 @@ def _paper(env: str) -> Config:
 
 # Chosen on a 2-core CPU among nine settings of width, environments, learning rate, ε, λ and length, for the shortest
 # time after which all of 20 seeds end at the maximum: shorter runs (150 k, 200 k steps) leave one in twenty below it.
-_CARTPOLE = _paper("CartPole-v1").replace(
+_CARTPOLE = paper("CartPole-v1").replace(
     {
         "total_steps": 300_000,
         "network.hidden": (64, 64),
@@ -44,7 +45,7 @@ _CARTPOLE = _paper("CartPole-v1").replace(
         "learner.bootstrap_truncation": True,
     }
 )
-_ACROBOT = _paper("Acrobot-v1").replace({"learner.bootstrap_truncation": True})
+_ACROBOT = paper("Acrobot-v1").replace({"learner.bootstrap_truncation": True})
 
 PRESETS = {
     "cartpole": (
@@ -52,7 +53,7 @@ PRESETS = {
         "CartPole-v1 with a small network, solved in seconds on a laptop",
         "our own tuning on a 2-core CPU: 20 of 20 seeds end at 500 (results/README.md)",
     ),
-    "cartpole-paper": (_paper("CartPole-v1"), "CartPole-v1 as published", _PUBLIC),
+    "cartpole-paper": (paper("CartPole-v1"), "CartPole-v1 as published", _PUBLIC),
     "acrobot": (_ACROBOT, "Acrobot-v1", f"{_PUBLIC}, bootstrapping at the time limit"),
-    "acrobot-paper": (_paper("Acrobot-v1"), "Acrobot-v1 as published", _PUBLIC),
+    "acrobot-paper": (paper("Acrobot-v1"), "Acrobot-v1 as published", _PUBLIC),
 }

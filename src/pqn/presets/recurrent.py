@@ -2,48 +2,26 @@
 
 from __future__ import annotations
 
-from pqn.config import Config, EnvConfig, LearnerConfig, NetworkConfig
+from pqn.presets.classic import paper
 
 _PUBLIC = "the public recurrent configurations of the paper's code, with a GRU of 256 units"
 
-_CHAIN = Config(
-    total_steps=1_000_000,
-    env=EnvConfig("MemoryChain-bsuite", num_envs=32, kwargs={"memory_length": 100}),
-    network=NetworkConfig(hidden=(256, 256), memory="gru", memory_size=256),
-    learner=LearnerConfig(
-        rollout_steps=128,
-        epochs=4,
-        minibatches=16,
-        lr=1e-3,
-        lr_decay=False,
-        max_grad_norm=10.0,
-        gamma=0.99,
-        lam=0.95,
-        eps_start=1.0,
-        eps_finish=0.01,
-        eps_decay=0.1,
-    ),
-)
+_GRU = {"network.memory": "gru", "network.memory_size": 256, "learner.bootstrap_truncation": True}
 
-_CARTPOLE = Config(
-    total_steps=500_000,
-    env=EnvConfig("CartPole-v1", num_envs=32, kwargs={"observe": [0, 2]}),
-    network=NetworkConfig(hidden=(256, 256), memory="gru", memory_size=256),
-    learner=LearnerConfig(
-        rollout_steps=64,
-        epochs=4,
-        minibatches=16,
-        lr=1e-4,
-        lr_decay=True,
-        max_grad_norm=10.0,
-        gamma=0.99,
-        lam=0.95,
-        eps_start=1.0,
-        eps_finish=0.2,
-        eps_decay=0.2,
-        reward_scale=0.1,
-    ),
+_CHAIN = paper("MemoryChain-bsuite").replace(
+    _GRU
+    | {
+        "total_steps": 1_000_000,
+        "env.kwargs": {"memory_length": 100},
+        "learner.rollout_steps": 128,
+        "learner.lr": 1e-3,
+        "learner.lr_decay": False,
+        "learner.eps_finish": 0.01,
+        "learner.eps_decay": 0.1,
+        "learner.reward_scale": 1.0,
+    }
 )
+_CARTPOLE = paper("CartPole-v1").replace(_GRU | {"env.kwargs": {"observe": [0, 2]}})
 
 PRESETS = {
     "memory-chain": (
