@@ -18,7 +18,7 @@ BAD = [
     ({"total_steps": 100}, "total_steps 100 is less than one rollout of 2048 steps"),
     (
         {"network.norm": "layers"},
-        "network.norm is 'layers'; it must be one of layer, batch, none; did you mean 'layer'",
+        "network.norm is 'layers'; it must be one of layer, batch, batch_renorm, none; did you mean 'layer'",
     ),
     ({"learner.lr": 0.0}, "learner.lr is 0.0; it must be greater than 0"),
     ({"seeds": 0}, "seeds is 0"),
