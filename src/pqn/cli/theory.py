@@ -10,14 +10,15 @@ from pqn.cli import options
 from pqn.errors import ConfigError, suggest
 from pqn.theory.configs import DEEPSEA_PRESETS, BairdConfig, DeepSeaConfig, LemmaConfig
 
-EXPERIMENTS = {"baird": BairdConfig(), "lemma": LemmaConfig(), "deepsea": DeepSeaConfig(), **DEEPSEA_PRESETS}
+EXPERIMENTS = {"baird": BairdConfig(), "lemma": LemmaConfig(), "deepsea": DeepSeaConfig(depth=10), **DEEPSEA_PRESETS}
 
 USAGE = """\
 usage: pqn theory EXPERIMENT [--OPTION VALUE …]
 
   baird                             Baird's counterexample: what diverges, what converges
   lemma                             how the stability terms fall with width, and when they do not
-  deepsea, deepsea-20, -30, -40     deep exploration without target networks, by normalisation
+  deepsea                           deep exploration without target networks, by normalisation, at depth 10
+  deepsea-20, -30, -40              the same at the paper's depths; these want a GPU
 
 `pqn theory EXPERIMENT --help` shows the options. Each writes JSON and figures to --out."""
 
