@@ -2,8 +2,8 @@
 
     python -m bench.cartpole_time
 
-Runs the command twice, each in a fresh process, on a compilation cache that is empty at first; the second finds it warm and
-is the one that counts.
+Runs the command twice, each in a fresh process, on a compilation cache that is empty at first; the second finds it warm
+and is the one that counts.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ A field's docstring is its help text on the command line: `LearnerConfig.lam` is
 from __future__ import annotations
 
 import dataclasses
+import typing
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -283,35 +284,22 @@ def _check_ranges(config: Config) -> None:
         _require(value > 0.0, name, value, "greater than 0")
     for name, value in {"learner.l2_final": learner.l2_final, "learner.l2_inner": learner.l2_inner}.items():
         _require(value >= 0.0, name, value, "at least 0")
-    _check_choices(config.network, "network")
-    _check_choices(learner, "learner")
-    for logger in config.save.loggers:
-        _require(
-            logger in LOGGERS, "save.loggers", repr(logger), f"among {', '.join(LOGGERS)}{suggest(logger, LOGGERS)}"
-        )
-
-
-LOGGERS = ("tensorboard", "wandb")
-_CHOICES = {
-    "network.torso": ("mlp", "minatar"),
-    "network.norm": ("layer", "batch", "batch_renorm", "none"),
-    "network.norm_input": ("none", "batch", "batch_renorm"),
-    "network.head": ("linear", "dueling"),
-    "network.init": ("he_normal", "lecun_normal"),
-    "network.conv": ("matmul", "native"),
-    "network.memory": ("none", "lstm", "gru"),
-    "network.dtype": ("float32", "bfloat16"),
-    "learner.optimizer": ("radam", "adam"),
-    "learner.targets": ("rollout", "minibatch"),
-}
+    for prefix, group in (("network", config.network), ("learner", learner), ("save", config.save)):
+        _check_choices(group, prefix)
 
 
 def _check_choices(group: Any, prefix: str) -> None:
-    for name, choices in _CHOICES.items():
-        head, field = name.split(".")
-        if head == prefix:
-            value = getattr(group, field)
-            _require(value in choices, name, repr(value), f"one of {', '.join(choices)}{suggest(str(value), choices)}")
+    """A `Literal` in a type hint is the list of choices; Python itself does not enforce it."""
+    for name, hint in typing.get_type_hints(type(group)).items():
+        value = getattr(group, name)
+        several = typing.get_origin(hint) is tuple
+        hint = typing.get_args(hint)[0] if several else hint
+        if typing.get_origin(hint) is not Literal:
+            continue
+        choices = typing.get_args(hint)
+        for each in value if several else (value,):
+            wanted = f"one of {', '.join(choices)}{suggest(str(each), choices)}"
+            _require(each in choices, f"{prefix}.{name}", repr(each), wanted)
 
 
 def _check_batch(config: Config) -> None:

@@ -31,8 +31,8 @@ def paper(env: str) -> Config:
     )
 
 
-# Chosen on a 2-core CPU among nine settings of width, environments, learning rate, ε, λ and length, on seeds 0 to 19, all
-# of which end at 500. On seeds it was not chosen on, 1000 to 1019, two of twenty end below (results/README.md).
+# Chosen on a 2-core CPU among nine settings of width, environments, learning rate, ε, λ and length, on seeds 0 to 19,
+# all of which end at 500. On seeds it was not chosen on, 1000 to 1019, two of twenty end below (results/README.md).
 _CARTPOLE = paper("CartPole-v1").replace(
     {
         "total_steps": 300_000,
