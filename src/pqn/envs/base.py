@@ -11,6 +11,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pqn.errors import EnvError
 from pqn.types import Array, EnvSpec, PyTree, TimeStep
@@ -30,6 +31,39 @@ class JaxEnv(Protocol):
     def step(self, state: PyTree, action: Array) -> tuple[PyTree, TimeStep]:
         """Takes `action` [N, M] int32 and resets, within the same step, the environments whose episode ended."""
         ...
+
+
+@runtime_checkable
+class HostEnv(Protocol):
+    """N environments that live outside of JAX: emulators in C++, simulators in Python.
+
+    Time steps are those of `JaxEnv` with numpy arrays in them, under the same contract (same-step autoreset, true
+    `final_obs` at a truncation). `send` only hands the actions over and `recv` waits for their outcome, so that the
+    caller can do something else while the environments step; one `recv` follows each `send`. The arrays of a time
+    step may be overwritten by the next one.
+    """
+
+    spec: EnvSpec
+    num_envs: int
+
+    def reset(self, seeds: np.ndarray) -> TimeStep:
+        """Starts N episodes, environment i from `seeds[i]`: which others share the pool must not matter."""
+        ...
+
+    def send(self, action: np.ndarray) -> None:
+        """Starts a step with `action` [N, M] int32."""
+        ...
+
+    def recv(self) -> TimeStep:
+        """Waits for the step that `send` started."""
+        ...
+
+    def close(self) -> None:
+        """Frees threads and processes."""
+        ...
+
+    # An environment that can be put back exactly where it was also has `save() -> dict[str, np.ndarray]` and
+    # `restore(saved) -> TimeStep`; without them a resumed run starts new episodes.
 
 
 class Outcome(NamedTuple):
