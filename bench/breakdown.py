@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import jax.numpy as jnp
@@ -51,14 +52,17 @@ def breakdown(name: str, seeds: int, updates: int = 20) -> dict[str, float]:
         _, data, _ = rollout.collect(env, learner, state.learner, state.stream, state.key, hyper)
         return jax.lax.fori_loop(0, updates, lambda _, c: learner.update(c, data, state.key, hyper)[0], state.learner)
 
-    def timed(function, *args) -> float:
+    parts = [
+        (program.over_seeds(random_steps), state.stream.env, state.key),
+        (program.over_seeds(collect), state),
+        (program.over_seeds(learn), state),
+        (lambda state: program._chunk(state, hyper, jnp.int32(updates)), state),
+    ]
+    with ThreadPoolExecutor(len(parts)) as pool:  # Craftax compiles for a minute: side by side
         options = compiler_options()
-        return seconds(jax.jit(function).lower(*args).compile(options), *args)
-
-    env_only = timed(program.over_seeds(random_steps), state.stream.env, state.key)
-    collecting = timed(program.over_seeds(collect), state)
-    learning = timed(program.over_seeds(learn), state)
-    total = timed(lambda state: program._chunk(state, hyper, jnp.int32(updates)), state)
+        compiled = list(pool.map(lambda part: jax.jit(part[0]).lower(*part[1:]).compile(options), parts))
+    times = [seconds(run, *part[1:]) for run, part in zip(compiled, parts, strict=True)]
+    env_only, collecting, learning, total = times
     vector_steps = updates * steps
     return {
         "seeds": seeds,

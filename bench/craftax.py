@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -21,11 +23,22 @@ import numpy as np
 from bench.timing import seconds
 from pqn.device import compiler_options, enable_compilation_cache
 from pqn.envs import registry
+from pqn.envs.base import JaxEnv
 from pqn.types import Array
 
 
-def measure(name: str, num_envs: int, ratio: int, steps: int) -> dict[str, Any]:
-    """Times `steps` vector steps after as many that spread the environments over their episodes."""
+class Case(NamedTuple):
+    """One row to be, compiled."""
+
+    env: JaxEnv
+    ratio: int
+    state: Any
+    run: Callable[..., Any]
+    compile_s: float
+
+
+def prepare(name: str, num_envs: int, ratio: int, steps: int) -> Case:
+    """Compiles `steps` vector steps."""
     env = registry.make(name, num_envs, reset_ratio=ratio)
 
     def run(state: Any, key: Array) -> tuple[Any, Array]:
@@ -41,20 +54,25 @@ def measure(name: str, num_envs: int, ratio: int, steps: int) -> dict[str, Any]:
     state, _ = jax.jit(env.reset)(jax.random.key(0))
     began = time.perf_counter()
     compiled = jax.jit(run).lower(state, jax.random.key(1)).compile(compiler_options())
-    compile_s = time.perf_counter() - began
-    (state, _), _ = compiled(state, jax.random.key(1))
-    _, ended = compiled(state, jax.random.key(2))
+    return Case(env, ratio, state, compiled, time.perf_counter() - began)
+
+
+def measure(case: Case, steps: int) -> dict[str, Any]:
+    """Times the steps after as many that spread the environments over their episodes."""
+    env = case.env
+    (state, _), _ = case.run(case.state, jax.random.key(1))
+    _, ended = case.run(state, jax.random.key(2))
     ended = np.asarray(ended)
-    elapsed = seconds(compiled, state, jax.random.key(2))
-    pool = getattr(env, "pool_size", num_envs)
+    elapsed = seconds(case.run, state, jax.random.key(2))
+    pool = getattr(env, "pool_size", env.num_envs)
     return {
-        "env": name,
-        "num_envs": num_envs,
-        "reset_ratio": ratio,
+        "env": env.spec.name,
+        "num_envs": env.num_envs,
+        "reset_ratio": case.ratio,
         "device": jax.devices()[0].device_kind,
-        "compile_s": round(compile_s, 1),
+        "compile_s": round(case.compile_s, 1),
         "us_per_step": round(1e6 * elapsed / steps, 1),
-        "steps_per_second": round(steps * num_envs / elapsed),
+        "steps_per_second": round(steps * env.num_envs / elapsed),
         "pool": pool,
         "ended_per_step": round(float(ended.mean()), 3),
         "shared_fraction": round(float(np.maximum(ended - pool, 0).sum() / max(ended.sum(), 1)), 4),
@@ -67,11 +85,15 @@ def main() -> None:
     parser.add_argument("--num-envs", type=int, nargs="+", default=[64])
     parser.add_argument("--ratios", type=int, nargs="+", default=[1, 8, 16, 32, 64])
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--jobs", type=int, default=1, help="compilations side by side; each then takes longer")
     given = parser.parse_args()
     enable_compilation_cache()
-    for num_envs in given.num_envs:
-        for ratio in given.ratios:
-            print(json.dumps(measure(given.env, num_envs, ratio, given.steps)), flush=True)
+    pairs = [(num_envs, ratio) for num_envs in given.num_envs for ratio in given.ratios]
+    # A minute each, nearly all of it compiling: side by side where there are cores.
+    with ThreadPoolExecutor(given.jobs) as pool:
+        cases = list(pool.map(lambda pair: prepare(given.env, *pair, given.steps), pairs))
+    for case in cases:
+        print(json.dumps(measure(case, given.steps)), flush=True)
 
 
 if __name__ == "__main__":

@@ -218,3 +218,23 @@ def test_targets_of_the_first_gradient_step_are_the_same_either_way():
 def test_burn_in_needs_memory():
     with pytest.raises(pqn.PqnError, match=r"learner\.burn_in is 2; it refreshes a recurrent network's memory"):
         tiny({"learner.burn_in": 2})
+
+
+@pytest.mark.parametrize("cell", [LSTM, GRU])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_written_out_gradient_is_that_of_the_loop(cell, dtype):
+    """Through parameters, inputs and carry, with memory cleared on the way, from outputs and the last carry."""
+    x, first = sequence()
+    module = cell(H, dtype)
+    carry = jax.tree.map(lambda c: c + 0.3, cell.initial_carry(H, B))
+    params = module.init(jax.random.key(1), carry, x, first)["params"]
+    weights = jax.random.normal(jax.random.key(2), (T, B, H))
+
+    def loss(params, carry, x, train):
+        after, outputs = module.apply({"params": params}, carry, x, first, train)
+        return jnp.sum(outputs * weights) + sum(jnp.sum(jnp.sin(c)) for c in jax.tree.leaves(after))
+
+    plain, ours = (jax.grad(loss, argnums=(0, 1, 2))(params, carry, x, train) for train in (False, True))
+    tolerance = 1e-5 if dtype == "float32" else 0.05
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance), plain, ours)
+    assert any(np.abs(leaf).max() > 0.1 for leaf in jax.tree.leaves(ours))

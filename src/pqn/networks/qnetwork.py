@@ -53,7 +53,7 @@ class QNetwork(nn.Module):
         after = []
         for layer, before in enumerate(carry):
             cell = CELLS[config.memory](config.memory_size, config.dtype, name=f"memory_{layer}")
-            state, x = cell(jax.tree.map(merge, before), x, first)
+            state, x = cell(jax.tree.map(merge, before), x, first, train)
             after.append(jax.tree.map(lambda c: c.reshape(envs, agents, -1), state))
         x = x.reshape(steps * envs * agents, -1)
         q = Head(config.head, self.num_actions, name="head")(x)
