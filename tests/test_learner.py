@@ -20,7 +20,7 @@ def fake_rollout(steps=6, envs=3):
     blank = jnp.zeros((steps, envs))
     carry = {"h": number[::2][..., None]}  # as kept at the starts of segments of length 2
     window = jax.tree.map(lambda x: x[:0], inputs)
-    return Rollout(inputs, None, number[..., None], blank, blank, blank, blank[0], carry, window), number
+    return Rollout(inputs, None, None, number[..., None], blank, blank, blank, blank[0], carry, window), number
 
 
 def test_cut_keeps_time_within_segments():
@@ -113,6 +113,7 @@ def test_an_agent_without_a_legal_action_contributes_nothing():
         batch = Segments(
             Inputs(obs, jnp.zeros(obs.shape[:3], bool)),
             avail,
+            None,
             jnp.zeros(obs.shape[:3], jnp.int32),
             blank,
             blank,
@@ -126,4 +127,4 @@ def test_an_agent_without_a_legal_action_contributes_nothing():
     assert loss(obs, avail) == loss(other, avail)
     assert loss(obs, jnp.ones_like(avail)) != loss(other, jnp.ones_like(avail))
     q = jax.random.normal(jax.random.key(2), (4, 2, 2))
-    np.testing.assert_allclose(learner.value(q, avail[0]), q[:, 0].max(-1), rtol=1e-6)
+    np.testing.assert_allclose(learner.value(state.params, q, avail[0], None), q[:, 0].max(-1), rtol=1e-6)

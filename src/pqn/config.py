@@ -29,8 +29,9 @@ class EnvConfig:
 class NetworkConfig:
     """The Q-network: torso, normalisation, head."""
 
-    torso: Literal["mlp", "minatar"] = "mlp"
-    """`mlp` flattens the observation; `minatar` starts with a 3×3 convolution of 16 filters."""
+    torso: Literal["mlp", "minatar", "grid"] = "mlp"
+    """`mlp` flattens the observation; `minatar` starts with a 3×3 convolution of 16 filters, `grid` with three
+    convolutions that keep the size of the grid (Overcooked)."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the dense layers."""
     norm: Literal["layer", "batch", "batch_renorm", "none"] = "layer"
@@ -53,6 +54,8 @@ class NetworkConfig:
     """Show the network its last action, beside what the torso made of the observation."""
     last_reward: bool = False
     """Show the network its last reward."""
+    agent_id: bool = False
+    """Show the network which of the agents it is: all share their parameters."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of the hidden layers; parameters, normalisation statistics and Q-values stay float32."""
 
@@ -94,6 +97,11 @@ class LearnerConfig:
     """ε once it has decayed."""
     eps_decay: float = 0.2
     """Share of the run over which ε falls linearly from start to finish."""
+    mixer: Literal["vdn", "qmix", "independent"] = "vdn"
+    """How several agents learn from one reward: `vdn` sums their values, `qmix` mixes them monotonically by the global
+    state, `independent` lets each learn alone. One agent learns the same under the first and the last."""
+    mixer_size: int = 32
+    """Units of the QMIX network."""
     reward_scale: float = 1.0
     """Rewards are multiplied by this in the loss; reported returns are not."""
     l2_final: float = 0.0
@@ -238,6 +246,7 @@ def _check_counts(config: Config) -> None:
         "learner.rollout_steps": config.learner.rollout_steps,
         "learner.epochs": config.learner.epochs,
         "learner.minibatches": config.learner.minibatches,
+        "learner.mixer_size": config.learner.mixer_size,
         "eval.num_envs": config.eval.num_envs,
         "total_steps": config.total_steps,
         "seeds": config.seeds,

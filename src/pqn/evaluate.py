@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from pqn import rollout
 from pqn.config import Config
@@ -78,12 +79,24 @@ def _score(result: Evaluation, timestep: rollout.TimeStep, counts: Array) -> Eva
     return Evaluation(ret, result.length + playing, result.finished | ended, info)
 
 
+def histogram(returns: np.ndarray, most: int = 32) -> dict[str, int] | None:
+    """How often each return came, where they are whole numbers and few, such as the scores of a card game.
+
+    >>> histogram(np.array([[0.0, 24.0], [25.0, 24.0]]))
+    {'0': 1, '24': 2, '25': 1}
+    """
+    values, counts = np.unique(returns, return_counts=True)
+    if len(values) > most or not np.all(values == np.round(values)):
+        return None
+    return {f"{value:.0f}": int(count) for value, count in zip(values, counts, strict=True)}
+
+
 def evaluate_run(run: str | os.PathLike[str], episodes: int, epsilon: float = 0.0, seed: int = 0) -> dict[str, Any]:
     """Plays all agents of a run's newest intact checkpoint.
 
     Returns:
-      A report: env, step, seeds, episodes, returns [S][episodes], return_mean and return_std [S], mean, unfinished,
-      max_steps and the means of the environment's own infos.
+      A report: env, step, seeds, episodes, returns [S][episodes], return_mean and return_std [S], mean, quartiles
+      (lowest and highest included), histogram, unfinished, max_steps and the means of the environment's own infos.
     """
     from pqn.agent import load_learner, open_run
     from pqn.device import enable_compilation_cache
@@ -107,6 +120,8 @@ def evaluate_run(run: str | os.PathLike[str], episodes: int, epsilon: float = 0.
         "return_mean": result.ret.mean(axis=1),
         "return_std": result.ret.std(axis=1),
         "mean": float(result.ret.mean()),
+        "quartiles": np.quantile(result.ret, [0.0, 0.25, 0.5, 0.75, 1.0]),
+        "histogram": histogram(result.ret),
         "unfinished": int((~result.finished).sum()),
         "max_steps": limit,
         "info": {name: float(value.mean()) for name, value in result.info.items()},

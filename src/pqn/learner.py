@@ -7,9 +7,11 @@ is cut into segments of length L; L = 1 is the feed-forward shuffle over all T·
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
@@ -18,9 +20,12 @@ from jax.flatten_util import ravel_pytree
 from pqn.config import Config
 from pqn.device import unroll
 from pqn.exploration import greedy_value, linear
+from pqn.networks.mixers import QMIX, VDN, Independent
 from pqn.networks.qnetwork import QNetwork, kernel_norms
 from pqn.returns import lambda_returns
-from pqn.types import Array, EnvSpec, Inputs, PyTree, Rollout
+from pqn.types import Array, EnvSpec, Inputs, PyTree, Rollout, TimeStep
+
+MIXER = "mixer"  # its parameters' name beside those of the network
 
 
 class Hyper(NamedTuple):
@@ -81,6 +86,7 @@ class Segments(NamedTuple):
 
     inputs: Inputs  # [W + L, S, M, ...] the W steps before the piece only refresh the memory
     avail: Array | None  # [L, S, M, A]
+    world: Array | None  # [L, S, W]
     action: Array  # [L, S, M]
     reward: Array  # [L, S]
     discount: Array  # [L, S]
@@ -111,7 +117,7 @@ class Learner:
         inputs = self.inputs(obs, jnp.ones((1, agents), bool), jnp.zeros((1, agents), jnp.int32), jnp.zeros(1))
         inputs = jax.tree.map(lambda x: x[None], inputs)
         variables = self.network.init(key, self.network.initial_carry(1, agents), inputs)
-        params = variables["params"]
+        params = variables["params"] | self._init_mixer(jax.random.fold_in(key, 1))
         opt = self.optimizer.init(ravel_pytree(params)[0])
         return LearnerState(params, variables.get("batch_stats", {}), opt, jnp.int32(0))
 
@@ -128,13 +134,35 @@ class Learner:
         carry, q = out
         return carry, q[0]
 
-    def value(self, q: Array, avail: Array | None) -> Array:
+    def value(self, params: PyTree, q: Array, avail: Array | None, world: Array | None) -> Array:
         """V = max_a Q [...], joint over the agents of q [..., M, A]."""
-        return self.mix(greedy_value(q, avail))
+        return self.mix(params, greedy_value(q, avail), world)
 
-    def mix(self, q: Array) -> Array:
-        """Joint value [...] of the agents' own values [..., M]: their sum (VDN); with one agent, the identity."""
-        return jnp.sum(q, axis=-1)
+    def mix(self, params: PyTree, q: Array, world: Array | None) -> Array:
+        """Joint value [...] of the agents' own values [..., M]; as many as agents, [..., M], where none is joint."""
+        out: Any = self.mixer.apply({"params": params.get(MIXER, {})}, q, world)
+        return out
+
+    def world(self, timestep: TimeStep) -> Array | None:
+        """The global state [N, W] that the mixer reads, or None; without one of its own, all that the agents see."""
+        if self.config.learner.mixer != "qmix":
+            return None
+        obs = timestep.obs
+        return obs.reshape(len(obs), -1).astype(jnp.float32) if timestep.world is None else timestep.world
+
+    def _init_mixer(self, key: Array) -> PyTree:
+        agents = self.spec.num_agents
+        world = jnp.zeros((1, self.spec.world_size or agents * math.prod(self.spec.obs_shape)))
+        params = self.mixer.init(key, jnp.zeros((1, agents)), world).get("params", {})
+        return {MIXER: params} if params else {}
+
+    @property
+    def mixer(self) -> nn.Module:
+        config = self.config.learner
+        if config.mixer == "qmix":
+            return QMIX(config.mixer_size)
+        # Alone, an agent is its team: one program, whatever the name.
+        return Independent() if config.mixer == "independent" and self.spec.num_agents > 1 else VDN()
 
     def epsilon(self, state: LearnerState, hyper: Hyper) -> Array:
         return linear(hyper.eps_start, hyper.eps_finish, hyper.eps_updates, state.updates)
@@ -196,17 +224,24 @@ class Learner:
         chosen = jnp.take_along_axis(q, batch.action[..., None], axis=-1)[..., 0]  # [L, B, M]
         if batch.avail is not None:  # an agent that cannot act adds as little to the prediction as to the target
             chosen = jnp.where(jnp.any(batch.avail, axis=-1), chosen, 0.0)
-        chosen = self.mix(chosen)  # [L, B]
-        target = batch.target if config.targets == "rollout" else self.fresh_targets(q, batch, hyper)
-        loss = 0.5 * jnp.mean(jnp.square(target - chosen))
+        chosen = self.mix(params, chosen, batch.world)  # [L, B]
+        target = batch.target if config.targets == "rollout" else self.fresh_targets(params, q, batch, hyper)
+        loss = 0.5 * self.mean(jnp.square(target - chosen), batch)
         if config.l2_final or config.l2_inner:  # static: the terms cost a pass over the weights
             final, inner = kernel_norms(params)
             loss = loss + hyper.l2_final * final + hyper.l2_inner * inner
         return loss, (mutated.get("batch_stats", {}), jnp.mean(chosen))
 
-    def fresh_targets(self, q: Array, batch: Segments, hyper: Hyper) -> Array:
+    def mean(self, errors: Array, batch: Segments) -> Array:
+        """Over a minibatch [L, B]; errors of agents one by one, [L, B, M], count only where the agent can act."""
+        if errors.ndim < batch.action.ndim or batch.avail is None:
+            return jnp.mean(errors)
+        acting = jnp.any(batch.avail, axis=-1)
+        return jnp.sum(jnp.where(acting, errors, 0.0)) / jnp.maximum(jnp.sum(acting), 1)
+
+    def fresh_targets(self, params: PyTree, q: Array, batch: Segments, hyper: Hyper) -> Array:
         """λ-returns [L, B] from the present network's own values of the segment; constants for the gradient."""
-        values = jax.lax.stop_gradient(self.value(q, batch.avail))
+        values = jax.lax.stop_gradient(self.value(params, q, batch.avail, batch.world))
         next_values = jnp.concatenate([values[1:], batch.after])
         return lambda_returns(batch.reward, batch.discount, next_values, hyper.lam)
 
@@ -229,6 +264,7 @@ def cut(rollout: Rollout, targets: Array, next_values: Array, length: int) -> Se
     return Segments(
         inputs=jax.tree.map(fold_with_window, rollout.window, rollout.inputs),
         avail=jax.tree.map(fold, rollout.avail),
+        world=jax.tree.map(fold, rollout.world),
         action=fold(rollout.action),
         reward=fold(rollout.reward),
         discount=fold(rollout.discount),

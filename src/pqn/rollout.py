@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pqn.envs.base import JaxEnv
+from pqn.envs.base import JaxEnv, expand
 from pqn.exploration import epsilon_greedy
 from pqn.learner import Hyper, Learner, LearnerState
 from pqn.types import Array, EnvSpec, EpisodeStats, Inputs, PyTree, Rollout, TimeStep
@@ -19,6 +19,7 @@ class Stream(NamedTuple):
     env: PyTree
     inputs: Inputs  # [N, M, ...]
     avail: Array | None
+    world: Array | None  # [N, W] global state, where the mixer reads it
     carry: PyTree  # [N, M, ...] recurrent state
     episode: EpisodeStats
     window: Inputs  # [W, N, M, ...] the last W (burn-in) steps
@@ -41,6 +42,7 @@ class Cut(NamedTuple):
     carry: PyTree  # [K, N, M, ...]
     inputs: Inputs  # [K, N, M, ...] the true final observation
     avail: Array | None  # [K, N, M, A]
+    world: Array | None  # [K, N, W]
 
 
 class StepRecord(NamedTuple):
@@ -48,6 +50,7 @@ class StepRecord(NamedTuple):
 
     inputs: Inputs
     avail: Array | None
+    world: Array | None
     action: Array
     reward: Array  # raw
     done: Array  # terminated or truncated
@@ -66,7 +69,8 @@ def start(env: JaxEnv, learner: Learner, key: Array) -> Stream:
     burn_in = learner.config.learner.burn_in
     # Nothing came before: the window repeats the first observation, and `first` clears the memory at each of them.
     window = jax.tree.map(lambda x: jnp.broadcast_to(x, (burn_in, *x.shape)), inputs)
-    return Stream(state, inputs, timestep.avail, carry, episode, window, carry if burn_in else ())
+    world = learner.world(timestep)
+    return Stream(state, inputs, timestep.avail, world, carry, episode, window, carry if burn_in else ())
 
 
 def observe(learner: Learner, timestep: TimeStep, action: Array) -> Inputs:
@@ -92,12 +96,14 @@ def collect(
         env_state, timestep = env.step(stream.env, action)
         done = timestep.terminated | timestep.truncated
         cut, bootstrap, slot = _note_cuts(learner, cut, timestep, action, carry)
+        value = learner.value(state.params, q, stream.avail, stream.world)
         record = StepRecord(
-            stream.inputs, stream.avail, action, timestep.reward, done, bootstrap, slot, learner.value(q, stream.avail)
+            stream.inputs, stream.avail, stream.world, action, timestep.reward, done, bootstrap, slot, value
         )
         episode, finished = _count_episodes(stream.episode, finished, timestep, done)
         inputs = observe(learner, timestep, action)
         stream = stream._replace(env=env_state, inputs=inputs, avail=timestep.avail, carry=carry, episode=episode)
+        stream = stream._replace(world=learner.world(timestep))
         return (stream, finished, cut), record
 
     def segment(c: tuple, uniform: Array) -> tuple[tuple, tuple[PyTree, StepRecord]]:
@@ -125,14 +131,16 @@ def _assemble(
     records: StepRecord, carries: PyTree, window: Inputs, last_value: Array, cut_values: Array | None, hyper: Hyper
 ) -> Rollout:
     """Folds γ·V(final_obs) into the reward of truncated steps, so that the learner sees rewards and discounts only."""
-    reward = hyper.reward_scale * records.reward
+    like = lambda x: expand(x, records.value)  # noqa: E731  an agent axis where values have one
+    reward = like(hyper.reward_scale * records.reward)
     if cut_values is not None and records.slot is not None and records.bootstrap is not None:
-        value = jnp.take_along_axis(cut_values, records.slot, axis=0)  # [K, N], [T, N] -> [T, N]
-        reward = reward + jnp.where(records.bootstrap, hyper.gamma * value, 0.0)
-    discount = jnp.where(records.done, 0.0, hyper.gamma)
+        value = jnp.take_along_axis(cut_values, like(records.slot), axis=0)  # [K, N], [T, N] -> [T, N]
+        reward = reward + jnp.where(like(records.bootstrap), hyper.gamma * value, 0.0)
+    discount = like(jnp.where(records.done, 0.0, hyper.gamma))
     return Rollout(
         inputs=records.inputs,
         avail=records.avail,
+        world=records.world,
         action=records.action,
         reward=reward,
         discount=discount,
@@ -160,7 +168,8 @@ def _no_cuts(env: JaxEnv, learner: Learner, stream: Stream) -> Cut | None:
         return None
     slots = slots_needed(env.spec, config.rollout_steps)
     blank = lambda x: jnp.zeros((slots, *x.shape), x.dtype)  # noqa: E731
-    return Cut(jnp.zeros(env.num_envs, jnp.int32), *jax.tree.map(blank, (stream.carry, stream.inputs, stream.avail)))
+    kept = (stream.carry, stream.inputs, stream.avail, stream.world)
+    return Cut(jnp.zeros(env.num_envs, jnp.int32), *jax.tree.map(blank, kept))
 
 
 def _note_cuts(
@@ -170,15 +179,15 @@ def _note_cuts(
     if cut is None:
         return None, None, None
     truncated = timestep.truncated
-    final = timestep._replace(obs=timestep.final_obs, first=jnp.zeros_like(timestep.first))
-    final_inputs = observe(learner, final, action)
+    final = timestep._replace(obs=timestep.final_obs, first=jnp.zeros_like(timestep.first), world=timestep.final_world)
+    new = (carry, observe(learner, final, action), timestep.final_avail, learner.world(final))
     slots = jnp.arange(jax.tree.leaves(cut.inputs)[0].shape[0])
     here = (slots[:, None] == cut.used) & truncated  # [K, N]
 
     def keep(old: Array, new: Array) -> Array:
         return jnp.where(here.reshape(here.shape + (1,) * (new.ndim - 1)), new, old)
 
-    kept = jax.tree.map(keep, (cut.carry, cut.inputs, cut.avail), (carry, final_inputs, timestep.final_avail))
+    kept = jax.tree.map(keep, (cut.carry, cut.inputs, cut.avail, cut.world), new)
     return Cut(cut.used + truncated, *kept), truncated, cut.used
 
 
@@ -188,12 +197,13 @@ def _bootstrap_values(
     """V(s_T) [N] and V of the final observations [K, N], in one forward pass."""
     if cut is None:
         _, q = learner.q_values(state, stream.carry, stream.inputs)
-        return learner.value(q, stream.avail), None
+        return learner.value(state.params, q, stream.avail, stream.world), None
     both = lambda last, cuts: jnp.concatenate([last[None], cuts]).reshape(-1, *last.shape[1:])  # noqa: E731
-    last, cuts = (stream.carry, stream.inputs, stream.avail), (cut.carry, cut.inputs, cut.avail)
-    carry, inputs, avail = jax.tree.map(both, last, cuts)
+    last = (stream.carry, stream.inputs, stream.avail, stream.world)
+    carry, inputs, avail, world = jax.tree.map(both, last, (cut.carry, cut.inputs, cut.avail, cut.world))
     _, q = learner.q_values(state, carry, inputs)
-    values = learner.value(q, avail).reshape(-1, stream.inputs.obs.shape[0])  # [1 + K, N]
+    values = learner.value(state.params, q, avail, world)
+    values = values.reshape(-1, stream.inputs.obs.shape[0], *values.shape[1:])  # [1 + K, N]
     return values[0], values[1:]
 
 

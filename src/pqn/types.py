@@ -31,6 +31,8 @@ class EnvSpec:
     """No episode is longer than this and, where `truncates`, none is truncated before it; None without that promise."""
     truncates: bool = False
     """Whether `truncated` can ever be true. False saves the bookkeeping of `final_obs`."""
+    world_size: int = 0
+    """Length of the global state `TimeStep.world`; 0 where there is none beyond what the agents see."""
     masked: bool = False
     """Whether `avail` carries a mask of legal actions; otherwise `avail` is None and every action is legal."""
 
@@ -52,6 +54,8 @@ class TimeStep(NamedTuple):
     avail: Array | None = None  # [N, M, A] bool, legal actions for `obs`; None if spec.masked is False. An agent that
     # has none (dead, or not at turn) contributes nothing to the joint value
     final_avail: Array | None = None  # [N, M, A] legal actions for `final_obs`; None unless both exist
+    world: Array | None = None  # [N, W] float32, global state at `obs`, for mixers; None if spec.world_size is 0
+    final_world: Array | None = None  # [N, W] global state at `final_obs`; None unless both exist
     info: dict[str, Array] = {}  # noqa: RUF012  name -> [N] float32, averaged over episodes at their last step;
     # the name "return" replaces the learner's own sum of rewards (for shaped or clipped rewards)
 
@@ -70,10 +74,12 @@ class Rollout(NamedTuple):
 
     inputs: Inputs  # [T, N, M, ...]
     avail: Array | None  # [T, N, M, A]
+    world: Array | None  # [T, N, W] global state, where the mixer reads it
     action: Array  # [T, N, M] int32
     reward: Array  # [T, N] scaled, with γ·V(final_obs) folded in where the step was truncated
     discount: Array  # [T, N] γ, or 0 where the episode ended with this step
-    value: Array  # [T, N] max_a Q(s_t, a), joint over agents
+    value: Array  # [T, N] max_a Q(s_t, a), joint over agents; [T, N, M] where they learn independently, and then
+    # reward and discount have an agent axis too
     last_value: Array  # [N] V(s_T)
     carry: PyTree  # [T/L, N, ...] recurrent state W steps before each segment; () for feed-forward networks
     window: Inputs  # [W, N, M, ...] the W (burn-in) steps before the rollout

@@ -7,7 +7,7 @@ import pytest
 
 from pqn.envs import as_jax_env, available, make
 from pqn.envs.base import Autoreset
-from pqn.envs.probe import PROBES, Counter
+from pqn.envs.probe import PROBES, TEAMS, Counter
 from pqn.envs.registry import FAMILIES, Family
 from pqn.errors import EnvError, PqnError
 
@@ -66,7 +66,7 @@ def test_names_of_every_form():
 def test_the_list():
     rows = available()
     assert ("CartPole-v1", "gymnax") in [row[:2] for row in rows]
-    assert [row.name for row in rows if row.family == "probe"] == [f"probe:{name}" for name in PROBES]
+    assert [row.name for row in rows if row.family == "probe"] == [f"probe:{name}" for name in (*PROBES, *TEAMS)]
     assert all(row.description for row in rows) and len({row.name for row in rows}) == len(rows)
 
 

@@ -37,6 +37,11 @@ def run(argv: list[str]) -> int:
         print(f"  seed {seed:<4} return {mean:10.2f} ± {std:.2f}")
     if len(result["seeds"]) > 1:
         print(f"  mean      return {result['mean']:10.2f}")
+    print("  lowest {:.4g}, quartiles {:.4g}, {:.4g}, {:.4g}, highest {:.4g}".format(*result["quartiles"]))
+    if result["histogram"] and len(result["histogram"]) > 1:
+        total = sum(result["histogram"].values())
+        shares = (f"{value}: {count / total:.1%}" for value, count in result["histogram"].items())
+        print(f"  returns {', '.join(shares)}")
     for name, value in result["info"].items():
         print(f"  {name}: {value:.4g}")
     if result["unfinished"]:

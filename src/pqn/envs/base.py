@@ -91,7 +91,8 @@ class SingleEnv(Protocol):
         """Takes one action: a scalar, or [M] with several agents."""
         ...
 
-    # An environment with `spec.masked` also has `avail(state) -> [A] or [M, A] bool`.
+    # An environment with `spec.masked` also has `avail(state) -> [A] or [M, A] bool`, one with `spec.world_size`
+    # also `world_state(state) -> [W]`.
 
 
 class AutoresetState(NamedTuple):
@@ -108,7 +109,7 @@ class Autoreset:
       num_envs: N.
 
     Raises:
-      EnvError: fewer than one environment, or `spec.masked` without an `avail` method.
+      EnvError: fewer than one environment, or a spec that promises a mask or a global state without the method.
     """
 
     def __init__(self, env: SingleEnv, num_envs: int):
@@ -116,6 +117,8 @@ class Autoreset:
             raise EnvError(f"num_envs must be at least 1, not {num_envs}.")
         if env.spec.masked and not hasattr(env, "avail"):
             raise EnvError(f"{env.spec.name} has `spec.masked` but no method `avail(state)` that gives the mask.")
+        if env.spec.world_size and not hasattr(env, "world_state"):
+            raise EnvError(f"{env.spec.name} has `spec.world_size` but no method `world_state(state)`.")
         self.env = env
         self.spec = env.spec
         self.num_envs = num_envs
@@ -124,7 +127,7 @@ class Autoreset:
         key, reset_key = jax.random.split(key)
         inner, obs = jax.vmap(self.env.reset)(jax.random.split(reset_key, self.num_envs))
         no = jnp.zeros(self.num_envs, bool)
-        obs, avail = self._per_agent(obs), self._avail(inner)
+        obs, avail, world = self._per_agent(obs), self._avail(inner), self._world(inner)
         step = TimeStep(
             obs=obs,
             first=jnp.ones((self.num_envs, self.spec.num_agents), bool),
@@ -134,6 +137,8 @@ class Autoreset:
             final_obs=jnp.zeros_like(obs) if self.spec.truncates else None,
             avail=avail,
             final_avail=avail if self.spec.truncates else None,
+            world=world,
+            final_world=world if self.spec.truncates else None,
             info=self._blank_info(inner),
         )
         return AutoresetState(key, _strong(inner), jnp.zeros(self.num_envs, jnp.int32)), step
@@ -157,6 +162,8 @@ class Autoreset:
             final_obs=final_obs if self.spec.truncates else None,
             avail=self._avail(inner),
             final_avail=self._avail(out.state) if self.spec.truncates else None,
+            world=self._world(inner),
+            final_world=self._world(out.state) if self.spec.truncates else None,
             info={name: value.astype(jnp.float32) for name, value in out.info.items()},
         )
         return AutoresetState(key, _strong(inner), jnp.where(done, 0, steps)), timestep
@@ -184,6 +191,11 @@ class Autoreset:
             return None
         avail = jax.vmap(self.env.avail)(inner).astype(bool)  # type: ignore[attr-defined]
         return avail if self.spec.num_agents > 1 else avail[:, None]
+
+    def _world(self, inner: PyTree) -> Array | None:
+        if not self.spec.world_size:
+            return None
+        return jax.vmap(self.env.world_state)(inner).astype(jnp.float32)  # type: ignore[attr-defined]
 
     def _blank_info(self, inner: PyTree) -> dict[str, Array]:
         """Zeros under the names that `step` reports, so that reset and step yield the same tree."""

@@ -163,6 +163,8 @@ def _check_fields(method: str, timestep: TimeStep, spec: EnvSpec, num_envs: int)
         "final_obs": (agents + spec.obs_shape, spec.obs_dtype),
         "avail": ((*agents, spec.num_actions), bool),
         "final_avail": ((*agents, spec.num_actions), bool),
+        "world": ((*n, spec.world_size), np.float32),
+        "final_world": ((*n, spec.world_size), np.float32),
     }
     fields = {name: (getattr(timestep, name), *wanted) for name, wanted in expected.items()}
     fields |= {f"info[{name!r}]": (value, n, np.float32) for name, value in timestep.info.items()}
@@ -182,6 +184,8 @@ def _check_presence(method: str, timestep: TimeStep, spec: EnvSpec) -> None:
         "final_obs": (spec.truncates, "spec.truncates"),
         "avail": (spec.masked, "spec.masked"),
         "final_avail": (spec.masked and spec.truncates, "spec.masked and spec.truncates"),
+        "world": (spec.world_size > 0, "spec.world_size > 0"),
+        "final_world": (spec.world_size > 0 and spec.truncates, "spec.world_size > 0 and spec.truncates"),
     }
     for name, (announced, rule) in rules.items():
         present = getattr(timestep, name) is not None

@@ -90,6 +90,8 @@ _PROBE = Family(
         "masked": "the illegal action would pay the most",
         "memory": "recall the cue of the first step after `delay` steps",
         "counter": "every transition can be verified from its observation",
+        "team-match": "two agents, a cue each: a sum of values is exact",
+        "two-step-game": "two agents whose payoff no sum of values can express, but QMIX can",
     },
     refused={},
     prefixed=True,

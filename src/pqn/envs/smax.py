@@ -66,6 +66,7 @@ class SmaxEnv:
             num_agents=self.env.num_allies,
             max_episode_steps=limit,
             truncates=True,
+            world_size=self.env.state_size,
             masked=True,
         )
 

@@ -66,6 +66,25 @@ class MLP(nn.Module):
         return x
 
 
+class GridCNN(nn.Module):
+    """JaxMARL's network for Overcooked: 32 filters of 5×5, 3×3 and 3×3 that keep the grid's size, then dense layers."""
+
+    hidden: tuple[int, ...]
+    norm: str
+    kernel_init: str
+    conv: str = "matmul"
+    dtype: str = "float32"
+
+    @nn.compact
+    def __call__(self, x: Array, train: bool) -> Array:
+        for reach in (2, 1, 1):
+            x = jnp.pad(x, ((0, 0), (reach, reach), (reach, reach), (0, 0)))
+            size = (2 * reach + 1, 2 * reach + 1)
+            x = Conv(32, size, matmul=self.conv == "matmul", dtype=self.dtype, kernel_init=INITS[self.kernel_init])(x)
+            x = nn.relu(Norm(self.norm)(x, train))
+        return MLP(self.hidden, self.norm, self.kernel_init, self.dtype)(x, train)
+
+
 class MinAtarCNN(nn.Module):
     """The network of the MinAtar paper: 16 filters of 3×3, then dense layers."""
 

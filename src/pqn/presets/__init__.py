@@ -11,7 +11,7 @@ from typing import Any
 
 from pqn.config import Config
 from pqn.errors import ConfigError, suggest
-from pqn.presets import classic, craftax, minatar, recurrent
+from pqn.presets import classic, craftax, minatar, multiagent, recurrent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Preset:
 
 PRESETS: dict[str, Preset] = {
     name: Preset(config.replace(preset=name), description, source)
-    for family in (classic, minatar, recurrent, craftax)
+    for family in (classic, minatar, recurrent, craftax, multiagent)
     for name, (config, description, source) in family.PRESETS.items()
 }
 

@@ -1,0 +1,127 @@
+"""Several agents and one reward: SMAX, Overcooked, Hanabi and MPE."""
+
+from __future__ import annotations
+
+from pqn.config import Config, EnvConfig, EvalConfig, LearnerConfig, NetworkConfig
+
+_TABLE = "the paper's hyperparameter table and public configuration"
+
+SMAX_MAPS = (
+    "2s3z",
+    "3s5z",
+    "3s_vs_5z",
+    "5m_vs_6m",
+    "6h_vs_8z",
+    "10m_vs_11m",
+    "3s5z_vs_3s6z",
+    "smacv2_5_units",
+    "smacv2_10_units",
+)
+OVERCOOKED_LAYOUTS = ("cramped_room", "asymm_advantages", "coord_ring", "forced_coord", "counter_circuit")
+
+
+def _smax(name: str) -> Config:
+    return Config(
+        total_steps=10_000_000,
+        env=EnvConfig(f"smax:{name}", num_envs=128),
+        network=NetworkConfig(
+            hidden=(512, 512), norm="batch", norm_input="batch", memory="gru", memory_size=512, agent_id=True
+        ),
+        learner=LearnerConfig(
+            rollout_steps=128,
+            burn_in=4,
+            epochs=4,
+            minibatches=16,
+            lr=2.5e-4,
+            lr_decay=True,
+            max_grad_norm=1.0,
+            gamma=0.99,
+            lam=0.85,
+            eps_start=1.0,
+            eps_finish=0.01,
+            eps_decay=0.1,
+            reward_scale=10.0,
+        ),
+        eval=EvalConfig(count=20, num_envs=128),
+    )
+
+
+_SHAPING = 2_500_000  # steps of all environments together over which the shaped reward fades
+
+
+def _overcooked(layout: str) -> Config:
+    num_envs = 64
+    return Config(
+        total_steps=5_000_000,
+        env=EnvConfig(f"overcooked:{layout}", num_envs=num_envs, kwargs={"shaping_steps": _SHAPING // num_envs}),
+        network=NetworkConfig(torso="grid", hidden=(512, 512), agent_id=True),
+        learner=LearnerConfig(
+            rollout_steps=16,
+            epochs=4,
+            minibatches=16,
+            lr=7.5e-5,
+            lr_decay=True,
+            max_grad_norm=10.0,
+            gamma=0.99,
+            lam=0.5,
+            eps_start=1.0,
+            eps_finish=0.2,
+            eps_decay=0.2,
+        ),
+        eval=EvalConfig(count=20, num_envs=64),
+    )
+
+
+_HANABI = Config(
+    total_steps=10_000_000_000,
+    env=EnvConfig("hanabi:2", num_envs=1024),
+    network=NetworkConfig(hidden=(512, 512, 512), head="dueling", agent_id=True),
+    learner=LearnerConfig(
+        rollout_steps=1,
+        epochs=1,
+        minibatches=1,
+        lr=3e-4,
+        lr_decay=False,
+        max_grad_norm=0.5,
+        gamma=0.99,
+        lam=0.0,
+        eps_start=0.01,
+        eps_finish=0.001,
+        eps_decay=0.1,
+    ),
+    eval=EvalConfig(count=100, num_envs=1024),
+)
+_SPREAD = Config(
+    total_steps=1_000_000,
+    env=EnvConfig("mpe:simple_spread", num_envs=32),
+    network=NetworkConfig(hidden=(64, 64), agent_id=True),
+    learner=LearnerConfig(
+        rollout_steps=26, epochs=2, minibatches=8, lr=1e-3, gamma=0.9, lam=0.9, eps_finish=0.05, eps_decay=0.2
+    ),
+    eval=EvalConfig(num_envs=256),
+)
+
+PRESETS = {
+    f"smax-{name}": (
+        _smax(name),
+        f"SMAX {name} against the heuristic enemy, GRU and VDN",
+        f"{_TABLE}, bootstrapping at the time limit",
+    )
+    for name in SMAX_MAPS
+}
+PRESETS |= {
+    f"overcooked-{layout}": (
+        _overcooked(layout),
+        f"Overcooked {layout}, VDN",
+        f"{_TABLE}, bootstrapping at the time limit",
+    )
+    for layout in OVERCOOKED_LAYOUTS
+}
+PRESETS |= {
+    "hanabi": (_HANABI, "Hanabi with two players, VDN", _TABLE),
+    "mpe-spread": (
+        _SPREAD,
+        "simple_spread: three agents share out three landmarks, VDN",
+        "our own choice on a 2-core CPU; the paper has no MPE",
+    ),
+}
