@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from pqn.config import NetworkConfig
-from pqn.networks.norms import BatchRenorm
+from pqn.networks.norms import BatchRenorm, LayerNorm
 from pqn.networks.qnetwork import QNetwork, kernel_norms
 from pqn.networks.torsos import Conv
 from pqn.types import Inputs
@@ -36,7 +37,7 @@ def test_matmul_convolution_equals_the_native_one(kernel, stride):
         np.testing.assert_allclose(ours, native, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("torso", ["mlp", "minatar"])
+@pytest.mark.parametrize("torso", ["mlp", "minatar", "grid"])
 @pytest.mark.parametrize("norm", ["layer", "batch", "batch_renorm", "none"])
 @pytest.mark.parametrize("head", ["linear", "dueling"])
 def test_every_combination_gives_q_values(torso, norm, head):
@@ -132,3 +133,27 @@ def test_initialising_leaves_running_statistics_untouched():
     variables = BatchRenorm().init(jax.random.key(0), x, True)
     np.testing.assert_array_equal(variables["batch_stats"]["mean"], 0.0)
     assert int(variables["batch_stats"]["updates"]) == 0
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (6, 3, 4, 5)])
+def test_layer_norm_is_flaxs_with_its_gradients(shape):
+    """Ours sums gradients over a feature map in two stages; values and derivatives of every kind stay the same."""
+    x = 3.0 * jax.random.normal(jax.random.key(0), shape) + 1.0
+    weights = jax.random.normal(jax.random.key(1), shape)
+    params = nn.LayerNorm().init(jax.random.key(2), x)
+    params = jax.tree.map(lambda p: p + jax.random.normal(jax.random.key(3), p.shape), params)
+
+    def derivatives(module):
+        def loss(params, x):
+            return jnp.sum(weights * jnp.sin(module.apply(params, x)))
+
+        first = jax.grad(loss, argnums=(0, 1))(params, x)
+        forwards = jax.jvp(lambda p: loss(p, x), (params,), (params,))
+        second = jax.jvp(lambda p: jax.grad(loss)(p, x), (params,), (params,))
+        return module.apply(params, x), first, forwards, second
+
+    jax.tree.map(
+        lambda ours, flaxs: np.testing.assert_allclose(ours, flaxs, rtol=1e-4, atol=1e-4),
+        derivatives(LayerNorm()),
+        derivatives(nn.LayerNorm()),
+    )

@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from pqn.networks.norms import Norm
+from pqn.networks.norms import Norm, spread
 from pqn.types import Array
 
 INITS = {"he_normal": nn.initializers.he_normal(), "lecun_normal": nn.initializers.lecun_normal()}
@@ -46,7 +46,8 @@ class Conv(nn.Module):
             ],
             axis=-1,
         )  # [batch, height, width, rows·columns·channels], in the order of the kernel's own axes
-        return patches @ kernel.reshape(-1, self.features) + bias
+        out = patches @ kernel.reshape(-1, self.features)
+        return out + spread(bias, out.shape)
 
 
 class MLP(nn.Module):
