@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 from conftest import build, run_updates
 
-from pqn.presets import preset
 from pqn.envs import check_env, make
 from pqn.envs.jaxmarl import load
 from pqn.envs.registry import FAMILIES
 from pqn.errors import EnvError
 from pqn.evaluate import evaluate
+from pqn.presets import preset
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("jaxmarl") is None,
