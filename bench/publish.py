@@ -1,9 +1,10 @@
 """From run directories to a file under results/: numbers, curves, and all that is needed to make them again.
 
-    python -m bench.publish RUN… --out results/minatar [--commit HASH]
+    python -m bench.publish RUN… --out results/minatar [--metric NAME] [--commit HASH]
 
 Writes OUT.json (one entry per run: command, commit, device, date, versions, greedy returns per seed, learning curve,
-speed) and OUT.png (one panel per task). `--commit` is for machines on which the code ran without its git history.
+speed) and OUT.png (one panel per task, of the return or of a metric of the environment's own, such as win).
+`--commit` is for machines on which the code ran without its git history.
 """
 
 from __future__ import annotations
@@ -24,8 +25,11 @@ from pqn.runs import RunDir
 def entry(run: RunDir, commit: str | None) -> dict[str, Any]:
     """What a reader needs to trust one run."""
     summary, environment = run.read_json("summary.json"), run.read_json("environment.json")
-    steps, values = curve(read_metrics(run.metrics), "eval")
-    train_steps, train = curve(read_metrics(run.metrics), "train", points=20)
+    rows = read_metrics(run.metrics)
+    steps, values = curve(rows, "eval")
+    train_steps, train = curve(rows, "train", points=20)
+    last = next(row for row in reversed(rows) if row["kind"] == "eval")
+    infos = [name.removeprefix("info/") for name in last if name.startswith("info/")]
     final = np.asarray(summary["eval_return"]["per_seed"])
     interval = bootstrap_interval(final) if len(final) > 1 else None
     git = environment.get("git") or {}
@@ -45,12 +49,14 @@ def entry(run: RunDir, commit: str | None) -> dict[str, Any]:
             "iqm_95": None if interval is None else [interval.low, interval.high],
             "per_seed": final,
         },
+        "greedy_info": {name: last[f"info/{name}"] for name in infos},
         "training_return_last_tenth": np.nanmean(train[-2:]),
         "steps_per_second": summary["steps_per_second"],
         "train_seconds": summary["train_seconds"],
         "wall_seconds": summary["wall_seconds"],
         "compile_seconds": summary["compile_seconds"],
         "curve": {"steps": steps, "greedy_return": values.round(2)},
+        "info_curves": {name: curve(rows, "eval", metric=name)[1].round(4) for name in infos},
         "training_curve": {"steps": train_steps, "return": train.round(2)},
     }
 
@@ -59,6 +65,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--out", type=Path, required=True, help="path without suffix")
+    parser.add_argument("--metric", default="return")
     parser.add_argument("--commit", default=None)
     given = parser.parse_args()
     entries = [entry(RunDir.open(path), given.commit) for path in given.runs]
@@ -67,8 +74,10 @@ def main() -> None:
     panels: dict[str, list] = {}
     for row in entries:
         label = "published setting" if row["preset"].endswith("-paper") else "default preset"
-        panels.setdefault(row["env"], []).append((label, row["curve"]["steps"], row["curve"]["greedy_return"]))
-    curve_grid(panels, given.out.with_suffix(".png"), columns=2)
+        values = row["curve"]["greedy_return"] if given.metric == "return" else row["info_curves"][given.metric]
+        panels.setdefault(row["env"], []).append((label, row["curve"]["steps"], values))
+    columns, ylabel = (2 if len(panels) < 5 else 3), f"{given.metric} (greedy evaluation)"
+    curve_grid(panels, given.out.with_suffix(".png"), columns=columns, ylabel=ylabel)
     for row in entries:
         found = row["greedy_return"]
         print(

@@ -204,3 +204,14 @@ def test_no_rows_and_uneven_rows() -> None:
     assert steps.shape == (0,) and values.shape == (0, 0)
     with pytest.raises(RunError, match="disagree about the number of seeds"):
         curve([evaluation(1, [[1.0]]), evaluation(2, [[1.0], [2.0]])])
+
+
+def test_the_curve_of_a_metric_of_the_environments_own():
+    rows = [
+        {"kind": "eval", "step": 10, "returns": [[1.0], [2.0]], "info/win": [0.5, 1.0]},
+        {"kind": "train", "step": 10, "episodes": [2.0, 0.0], "return_sum": [3.0, 0.0], "info/win_sum": [1.0, 0.0]},
+    ]
+    np.testing.assert_array_equal(curve(rows, "eval", metric="win")[1], [[0.5, 1.0]])
+    np.testing.assert_array_equal(curve(rows, "train", metric="win")[1], [[0.5, np.nan]])
+    with pytest.raises(RunError, match="no metric 'wins'; it has return, win"):
+        curve(rows, "eval", metric="wins")

@@ -143,7 +143,10 @@ def read_metrics(path: str | os.PathLike[str]) -> list[Row]:
 
 
 def curve(
-    rows: Sequence[Mapping[str, Any]], which: Literal["eval", "train"] = "eval", points: int | None = None
+    rows: Sequence[Mapping[str, Any]],
+    which: Literal["eval", "train"] = "eval",
+    points: int | None = None,
+    metric: str = "return",
 ) -> tuple[np.ndarray, np.ndarray]:
     """Turn metric rows into a learning curve for each seed.
 
@@ -152,24 +155,30 @@ def curve(
         which: "eval" for greedy evaluation, averaged over its episodes; "train" for the return of the episodes that
             finished in the row.
         points: pool neighbouring training rows into at most this many points, weighing every episode equally.
+        metric: "return", or one of the environment's own, such as "win".
 
     Returns:
         steps: [P] environment steps.
-        values: [P, S] mean returns; NaN where a seed finished no episode.
+        values: [P, S] means over episodes; NaN where a seed finished none.
 
     Raises:
-        RunError: rows of one file speak of different numbers of seeds.
+        RunError: rows of one file speak of different numbers of seeds, or none has the metric.
     """
     rows = [row for row in rows if row.get("kind") == which]
+    column, known = _column(which, metric), {name for row in rows for name in row}
+    if rows and column not in known:
+        names = sorted(name.removeprefix("info/").removesuffix("_sum") for name in known if name.startswith("info/"))
+        raise RunError(f"the run has no metric {metric!r}; it has {', '.join(['return', *names])}")
+    rows = [row for row in rows if column in row]
     if not rows:
         return np.zeros(0, np.int64), np.zeros((0, 0))
     steps = np.array([row["step"] for row in rows], np.int64)
     try:
         if which == "eval":
-            returns = [[_mean(seed) for seed in row["returns"]] for row in rows]
-            return steps, np.array(returns, float)
+            values = [[_mean(seed) if isinstance(seed, list) else seed for seed in row[column]] for row in rows]
+            return steps, np.array(values, float)
         counts = np.array([row["episodes"] for row in rows], float)  # [P, S]; float() turns None into NaN
-        sums = np.array([row["return_sum"] for row in rows], float)
+        sums = np.array([row[column] for row in rows], float)
     except ValueError as error:
         raise RunError(f"the {which} rows of this run disagree about the number of seeds") from error
     if points is not None and len(rows) > points:
@@ -177,6 +186,13 @@ def curve(
         counts, sums = (np.add.reduceat(array, starts) for array in (counts, sums))
         steps = steps[np.append(starts[1:], len(rows)) - 1]
     return steps, np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
+
+
+def _column(which: str, metric: str) -> str:
+    """Where rows keep a metric: per episode, per seed, or as sums over the episodes that ended."""
+    if which == "eval":
+        return "returns" if metric == "return" else f"info/{metric}"
+    return "return_sum" if metric == "return" else f"info/{metric}_sum"
 
 
 def _mean(values: Sequence[float | None]) -> float:

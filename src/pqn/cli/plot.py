@@ -15,13 +15,14 @@ def run(argv: list[str]) -> int:
     parser.add_argument("runs", metavar="RUN", nargs="+", help="run directories")
     parser.add_argument("-o", "--out", metavar="FILE", default=None, help="png, svg or pdf (default: RUN/curve.png)")
     parser.add_argument("--train", action="store_true", help="training returns instead of greedy evaluations")
+    parser.add_argument("--metric", default="return", metavar="NAME", help="one of the environment's own, such as win")
     parser.add_argument("--title", default=None, metavar="TEXT", help="title of the figure")
     given = parser.parse(argv)
     which = "train" if given.train else "eval"
     curves = []
     for name in given.runs:
         directory = RunDir.open(name)
-        steps, values = curve(read_metrics(directory.metrics), which, points=100)
+        steps, values = curve(read_metrics(directory.metrics), which, points=100, metric=given.metric)
         if not len(steps):
             raise ConfigError(f"{name} has no {which} rows to plot{'' if given.train else '; try --train'}")
         curves.append((_label(directory, given.runs), steps, values))
@@ -29,7 +30,7 @@ def run(argv: list[str]) -> int:
     from pqn.report.figures import learning_curves
 
     out = Path(given.out) if given.out else Path(given.runs[0]) / "curve.png"
-    ylabel = "return (training)" if given.train else "return (greedy evaluation)"
+    ylabel = f"{given.metric} ({'training' if given.train else 'greedy evaluation'})"
     learning_curves(curves, out, title=given.title, ylabel=ylabel)
     print(out)
     return 0
