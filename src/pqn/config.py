@@ -29,8 +29,9 @@ class EnvConfig:
 class NetworkConfig:
     """The Q-network: torso, normalisation, head."""
 
-    torso: Literal["mlp", "minatar"] = "mlp"
-    """`mlp` flattens the observation; `minatar` starts with a 3×3 convolution of 16 filters."""
+    torso: Literal["mlp", "minatar", "nature", "impala", "hadamax"] = "mlp"
+    """`mlp` flattens the observation; `minatar` starts with a 3×3 convolution of 16 filters; for images, the network of
+    DQN (`nature`), the residual one of IMPALA (`impala`), or `hadamax`."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the dense layers."""
     norm: Literal["layer", "batch", "batch_renorm", "none"] = "layer"

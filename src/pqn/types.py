@@ -54,6 +54,8 @@ class TimeStep(NamedTuple):
     final_avail: Array | None = None  # [N, M, A] legal actions for `final_obs`; None unless both exist
     info: dict[str, Array] = {}  # noqa: RUF012  name -> [N] float32, averaged over episodes at their last step;
     # the name "return" replaces the learner's own sum of rewards (for shaped or clipped rewards)
+    ended: Array | None = None  # [N] bool: a whole game ended with this step, for statistics and evaluation only;
+    # None: wherever an episode did. They differ where a lost life ends an episode for the learner but not the game
 
 
 class Inputs(NamedTuple):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from pqn.cli import options
 from pqn.presets import PRESETS
 from pqn.theory.configs import DEEPSEA_PRESETS
@@ -9,9 +11,16 @@ from pqn.theory.configs import DEEPSEA_PRESETS
 
 def run(argv: list[str]) -> int:
     options.Parser("presets", description="Lists the presets and the source of their numbers.").parse(argv)
-    width = max(map(len, PRESETS))
-    for name, entry in PRESETS.items():
+    alone = {name: entry for name, entry in PRESETS.items() if not entry.group}
+    width = max(map(len, alone))
+    for name, entry in alone.items():
         print(f"{name:<{width}}  {entry.config.total_steps:>10.0e} steps  {entry.description}")
         print(f"{'':<{width}}  {'':>16}  numbers from {entry.source}")
+    for group in dict.fromkeys(entry.group for entry in PRESETS.values() if entry.group):
+        members = {name: entry for name, entry in PRESETS.items() if entry.group == group}
+        first = next(iter(members.values()))
+        print(f"{group:<{width}}  {first.config.total_steps:>10.0e} steps  {len(members)} presets by one rule")
+        print(f"{'':<{width}}  {'':>16}  numbers from {first.source}")
+        print(textwrap.fill(", ".join(members), 118, initial_indent="    ", subsequent_indent="    "))
     print(f"\n`pqn theory` has experiments of its own: {', '.join(DEEPSEA_PRESETS)}, baird, lemma")
     return 0

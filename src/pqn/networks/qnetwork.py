@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from pqn.config import NetworkConfig
+from pqn.networks import pixels
 from pqn.networks.heads import Head
 from pqn.networks.memory import CELLS
 from pqn.networks.norms import Norm
@@ -44,7 +45,8 @@ class QNetwork(nn.Module):
         """
         config = self.config
         steps, envs, agents = batch = inputs.obs.shape[:3]
-        x = inputs.obs.reshape(-1, *inputs.obs.shape[3:]).astype(config.dtype)
+        x = inputs.obs.reshape(-1, *inputs.obs.shape[3:])
+        x = pixels.image(x, config.dtype) if config.torso in pixels.TORSOS else x.astype(config.dtype)
         x = Norm(config.norm_input, name="input_norm")(x, train)
         x = self._torso()(x, train)
         x = jnp.concatenate([x, *self._past(inputs)], axis=-1)
@@ -71,6 +73,9 @@ class QNetwork(nn.Module):
 
     def _torso(self) -> nn.Module:
         config = self.config
+        if config.torso in pixels.TORSOS:
+            make = pixels.TORSOS[config.torso]
+            return make(config.hidden, config.norm, config.init, config.conv, config.dtype, name="torso")
         if config.torso == "minatar":
             return MinAtarCNN(config.hidden, config.norm, config.init, config.conv, config.dtype, name="torso")
         return MLP(config.hidden, config.norm, config.init, config.dtype, name="torso")
