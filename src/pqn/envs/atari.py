@@ -217,4 +217,7 @@ def _first_frame(info: dict[str, np.ndarray]) -> np.ndarray:
 
 def ensure_installed() -> None:
     """Raises ModuleNotFoundError when ale-py, or a package that it needs, is missing."""
-    import ale_py.vector_env  # noqa: F401
+    try:
+        import ale_py.vector_env  # noqa: F401
+    except ModuleNotFoundError as error:  # by the name that pip knows
+        raise ModuleNotFoundError(str(error), name=str(error.name).replace("_", "-")) from error

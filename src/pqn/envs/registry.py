@@ -249,8 +249,10 @@ def _resolve(name: str) -> tuple[str | None, str]:
 
 def _suggest(name: str) -> str:
     """The end of a sentence: ", did you mean …?", or a full stop when no name is close."""
-    known = {info.name.lower(): info.name for info in available()}
-    asked = name.lower()
+    asked = name.lower().replace("_", "")
+    family = name.partition(":")[0]
+    rows = [info for info in available() if family not in FAMILIES or info.family == family]
+    known = {info.name.lower().replace("_", ""): info.name for info in rows}
     stem = asked.partition(":")[2] or asked.partition("-")[0]
     close = [full for key, full in known.items() if len(stem) > 2 and stem in key]
     close = close or [known[key] for key in difflib.get_close_matches(asked, known, n=3, cutoff=0.6)]
