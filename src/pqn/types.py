@@ -56,7 +56,9 @@ class TimeStep(NamedTuple):
     # None: wherever an episode did. They differ where a lost life ends an episode for the learner but not the game
     info: dict[str, Array] = {}  # noqa: RUF012  name -> [N] float32, averaged over episodes at their last step;
     # the name "return" replaces the learner's own sum of rewards (for shaped or clipped rewards)
-    valid: Array | None = None  # [N] bool: false where a simulator that can only reset in its *next* step did so, ignoring
+    valid: Array | None = (
+        None  # [N] bool: false where a simulator that can only reset in its *next* step did so, ignoring
+    )
     # the action: that step is no transition. Its `obs` starts the episode, and the step before it ended with the true
     # final observation in `obs`. None: every step is a transition, as the contract wants it
 

@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("envpool", reason="needs pip install envpool")
 
-from pqn.envs import make  # noqa: E402
-from pqn.errors import EnvError  # noqa: E402
+from pqn.envs import make
+from pqn.errors import EnvError
 
 FIELDS = ("reward", "terminated", "truncated", "ended", "valid")
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from pqn.cli import options
 from pqn.errors import ConfigError
 from pqn.metrics import curve, read_metrics
+from pqn.report.atari import atari_game, human_normalised
 from pqn.runs import RunDir
 
 
@@ -15,6 +16,7 @@ def run(argv: list[str]) -> int:
     parser.add_argument("runs", metavar="RUN", nargs="+", help="run directories")
     parser.add_argument("-o", "--out", metavar="FILE", default=None, help="png, svg or pdf (default: RUN/curve.png)")
     parser.add_argument("--train", action="store_true", help="training returns instead of greedy evaluations")
+    parser.add_argument("--human", action="store_true", help="Atari: in %% of a human player instead of raw scores")
     parser.add_argument("--title", default=None, metavar="TEXT", help="title of the figure")
     given = parser.parse(argv)
     which = "train" if given.train else "eval"
@@ -24,12 +26,15 @@ def run(argv: list[str]) -> int:
         steps, values = curve(read_metrics(directory.metrics), which, points=100)
         if not len(steps):
             raise ConfigError(f"{name} has no {which} rows to plot{'' if given.train else '; try --train'}")
+        if given.human:
+            values = human_normalised(atari_game(directory), values)
         curves.append((_label(directory, given.runs), steps, values))
 
     from pqn.report.figures import learning_curves
 
     out = Path(given.out) if given.out else Path(given.runs[0]) / "curve.png"
-    ylabel = "return (training)" if given.train else "return (greedy evaluation)"
+    what = "human-normalised score in %" if given.human else "return"
+    ylabel = f"{what} (training)" if given.train else f"{what} (greedy evaluation)"
     learning_curves(curves, out, title=given.title, ylabel=ylabel)
     print(out)
     return 0

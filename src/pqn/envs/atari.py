@@ -5,8 +5,8 @@ is not what a learner may believe, so four things are done here instead (docs/at
 
 * *Lost lives.* Its `episodic_life` restarts the whole game at every lost life, so that nobody ever plays past the first
   one. Here the life ends an episode for the learner while the game goes on, and `ended` says when the game is over.
-* *Scores.* Rewards clipped inside ale-py are lost. They are taken raw and clipped here; `info["return"]` is the score of
-  the open game.
+* *Scores.* Rewards clipped inside ale-py are lost. They are taken raw and clipped here; `info["return"]` is the score
+  of the open game.
 * *Time limit.* Its `final_obs` at a truncation repeats an older frame. Here the limit is counted outside, and the true
   last observation is kept before the game is restarted.
 * *Invalid actions.* They kill a worker thread, and `recv` waits for it for ever. Here they raise.
@@ -156,9 +156,7 @@ class AtariEnv:
             began = _first_frame(info)
         self._began = began
         ended = over | up
-        timestep = self._timestep(
-            obs, final_obs, reward, terminated, up & ~terminated, ended, first=terminated | ended
-        )
+        timestep = self._timestep(obs, final_obs, reward, terminated, up & ~terminated, ended, first=terminated | ended)
         self._served = ~terminated | ended  # a new game is served by ale-py's own reset
         self._score[ended] = 0
         self._steps[ended] = 0

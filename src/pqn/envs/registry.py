@@ -162,8 +162,7 @@ _MPE = Family(
 _ATARI = Family(
     module="pqn.envs.atari",
     names={
-        game: f"Atari 2600: {atari_games.title(game)}"
-        for game in sorted((*atari_games.ATARI_57, *atari_games.OTHERS))
+        game: f"Atari 2600: {atari_games.title(game)}" for game in sorted((*atari_games.ATARI_57, *atari_games.OTHERS))
     },
     refused=dict.fromkeys(atari_games.TWO_PLAYERS, "needs two players"),
     extra="atari",
