@@ -13,12 +13,12 @@ from pqn.errors import EnvError
 FIELDS = ("reward", "terminated", "truncated", "ended", "valid")
 
 
-def play(steps: int, num_envs: int = 4, **given):
+def play(steps: int, num_envs: int = 4, idle: bool = False, **given):
     env = make("atari:breakout", num_envs, backend="envpool", **given)
     rng = np.random.default_rng(7)
     timesteps = [env.reset(np.arange(num_envs))]
     for _ in range(steps):
-        env.send(rng.integers(0, env.spec.num_actions, (num_envs, 1)).astype(np.int32))
+        env.send((rng.integers(0, env.spec.num_actions, (num_envs, 1)) * (not idle)).astype(np.int32))
         timesteps.append(env.recv())
     env.close()
     stacked = {name: np.stack([getattr(step, name) for step in timesteps]) for name in FIELDS}
@@ -44,6 +44,11 @@ def test_a_game_has_five_lives_and_one_score():
         assert seen["terminated"][: ends[-1] + 1, i].sum() == 5 * len(ends)
         assert seen["score"][ends[0], i] == seen["reward"][: ends[0] + 1, i].sum()
         assert seen["score"][ends[0] + 1, i] == 0
+
+
+def test_fire_is_pressed_after_a_lost_life():
+    assert play(250, idle=True)[2]["ended"].any()
+    assert not play(250, idle=True, fire_reset=False)[2]["terminated"].any()
 
 
 def test_truncation_and_seeds():

@@ -17,6 +17,6 @@ def run(argv: list[str]) -> int:
     for family, entry in FAMILIES.items():
         if entry.summary:
             print(f"{f'{family}:NAME':<{width}}  {family:<10}  {entry.summary}; NAME is one of")
-            print(textwrap.fill(", ".join(entry.names), 118, initial_indent="    ", subsequent_indent="    "))
+            print(textwrap.indent(textwrap.fill(", ".join(entry.names), 112, break_on_hyphens=False), "    "))
     print(f"{'MODULE:FUNCTION':<{width}}  {'yours':<10}  your own; see the README's custom environment")
     return 0

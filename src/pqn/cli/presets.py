@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import string
 import textwrap
 
 from pqn.cli import options
@@ -18,9 +19,10 @@ def run(argv: list[str]) -> int:
         print(f"{'':<{width}}  {'':>16}  numbers from {entry.source}")
     for group in dict.fromkeys(entry.group for entry in PRESETS.values() if entry.group):
         members = {name: entry for name, entry in PRESETS.items() if entry.group == group}
-        first = next(iter(members.values()))
-        print(f"{group:<{width}}  {first.config.total_steps:>10.0e} steps  {len(members)} presets by one rule")
+        first, prefix = next(iter(members.values())), group.rstrip(string.ascii_uppercase)
+        what = f"{len(members)} presets by one rule; {group.removeprefix(prefix)} is one of those below"
+        print(f"{group:<{width}}  {first.config.total_steps:>10.0e} steps  {what}")
         print(f"{'':<{width}}  {'':>16}  numbers from {first.source}")
-        print(textwrap.fill(", ".join(members), 118, initial_indent="    ", subsequent_indent="    "))
+        print(textwrap.indent(textwrap.fill(", ".join(name.removeprefix(prefix) for name in members), 112), "    "))
     print(f"\n`pqn theory` has experiments of its own: {', '.join(DEEPSEA_PRESETS)}, baird, lemma")
     return 0

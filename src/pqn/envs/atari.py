@@ -114,6 +114,7 @@ class AtariEnv:
         presses = chosen["fire_reset"] and chosen["episodic_life"] and Action.FIRE in actions
         self._fire = actions.index(Action.FIRE) if presses else None
         self.spec = spec_of(game, len(actions), chosen)
+        self._limit = self.spec.max_episode_steps or NEVER
 
     def reset(self, seeds: np.ndarray) -> TimeStep:
         """Starts N games from a fresh emulator each: the same seed and actions always give the same game."""
@@ -150,7 +151,7 @@ class AtariEnv:
         self._steps += 1
         began = _first_frame(info)
         over = began != self._began  # ale-py has started a new game
-        up = (self._steps >= self.spec.max_episode_steps) & ~over
+        up = (self._steps >= self._limit) & ~over
         if up.any():
             obs, info = self._pool.reset(options={"reset_mask": up})
             began = _first_frame(info)

@@ -8,6 +8,7 @@ not one. The package is large (740 MB) and not part of an extra: `pip install en
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ class EnvPoolAtari:
 
     def __init__(self, game: str, num_envs: int, chosen: dict[str, Any]):
         try:
-            import envpool
+            envpool = importlib.import_module("envpool")
         except ModuleNotFoundError as error:
             raise EnvError("envpool is not installed: pip install envpool") from error
         if not chosen["max_pool"] or chosen["max_frames"] % chosen["frame_skip"]:
