@@ -83,6 +83,8 @@ class AtariEnv:
       chosen: a value for each of `options`.
     """
 
+    concurrent = True  # steps on threads of its own while the caller does something else
+
     def __init__(self, game: str, num_envs: int, chosen: dict[str, Any]):
         from ale_py import Action, ALEInterface, LoggerMode
         from ale_py.vector_env import AtariVectorEnv

@@ -25,6 +25,8 @@ class EnvPoolAtari:
       EnvError: envpool is not installed, or cannot do what an option asks for.
     """
 
+    concurrent = True
+
     def __init__(self, game: str, num_envs: int, chosen: dict[str, Any]):
         try:
             envpool = importlib.import_module("envpool")
