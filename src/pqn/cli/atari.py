@@ -6,6 +6,7 @@ from typing import Any
 
 from pqn.cli import options
 from pqn.metrics import to_json
+from pqn.progress import human
 
 
 def run(argv: list[str]) -> int:
@@ -59,7 +60,7 @@ def _show(rows: list[dict[str, Any]], totals: dict[str, Any]) -> None:
     ours = f"{'':<{width}}  {'seeds':>5} {'frames':>7} {'score':>11} {'human %':>8}"
     print(f"{ours}   {'PQN (400M)':>17}   {'Rainbow (200M)':>17}")
     for row in rows:
-        line = f"{row['game']:<{width}}  {row['seeds']:>5} {row['frames'] / 1e6:>6.0f}M {row['score']:>11.1f}"
+        line = f"{row['game']:<{width}}  {row['seeds']:>5} {human(row['frames']):>7} {row['score']:>11.1f}"
         if "human" in row:
             line += f" {row['human']:>8.1f}"
             line += "".join(f"   {row[m]:>10.1f} {row[f'{m}_human']:>6.0f}" for m in ("pqn", "rainbow"))
