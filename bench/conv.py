@@ -1,22 +1,28 @@
 """A MinAtar gradient step with our convolution (slices and one matrix product) against XLA's own.
 
     python -m bench.conv
+    python -m bench.conv --atari --batch 128 --seeds 1 10
 
 Times 20 updates' worth of gradient steps of `minatar-breakout` on one fixed rollout, both ways in one process,
-alternating, and prints the ratio. Same parameters, same numbers, other arithmetic.
+alternating, and prints the ratio. Same parameters, same numbers, other arithmetic. `--atari` times the gradient of the
+`nature` network on random frames instead, one row for each number of vmapped seeds.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 
 import jax
+import jax.numpy as jnp
 
 from bench.timing import seconds
 from pqn import rollout
 from pqn.envs import registry
+from pqn.networks import QNetwork
 from pqn.presets import preset
 from pqn.program import Program
+from pqn.types import Inputs
 
 
 def learn_seconds(conv: str, updates: int) -> float:
@@ -36,11 +42,40 @@ def learn_seconds(conv: str, updates: int) -> float:
     )
 
 
-def main() -> None:
+def frames_seconds(conv: str, batch: int, seeds: int) -> float:
+    """One gradient of Σ Q² with respect to the parameters of `seeds` networks, on `batch` observations each."""
+    network = QNetwork(preset("atari-pong", {"network.conv": conv}).network, num_actions=6)
+    obs = jax.random.randint(jax.random.key(0), (seeds, 1, batch, 1, 4, 84, 84), 0, 256).astype(jnp.uint8)
+    inputs = Inputs(obs, jnp.zeros(obs.shape[:4], bool))
+    variables = jax.vmap(lambda key, x: network.init(key, (), x))(jax.random.split(jax.random.key(1), seeds), inputs)
+    loss = lambda variables, x: jnp.sum(jnp.square(network.apply(variables, (), x)[1]))  # noqa: E731
+    return seconds(jax.jit(jax.vmap(jax.grad(loss))), variables, inputs)
+
+
+def compare_frames(batch: int, seeds: int) -> None:
+    matmul, native = (frames_seconds(conv, batch, seeds) for conv in ("matmul", "native"))
+    row = {"batch": batch, "seeds": seeds, "matmul_ms": 1e3 * matmul, "native_ms": 1e3 * native}
+    device = jax.devices()[0].device_kind
+    print(json.dumps({"bench": "conv-atari", "device": device, **row, "ratio": native / matmul}), flush=True)
+
+
+def compare_minatar() -> None:
     matmul, native = learn_seconds("matmul", 4), learn_seconds("native", 1)
     matmul = min(matmul, learn_seconds("matmul", 4))  # once more after the other, lest the machine's mood decides
     row = {"matmul_ms": 1e3 * matmul, "native_ms": 1e3 * native, "ratio": native / matmul, "goal": 5.0}
     print(json.dumps({"bench": "conv", "device": jax.devices()[0].device_kind} | row))
+
+
+def main(words: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--atari", action="store_true")
+    parser.add_argument("--batch", type=int, default=128)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    given = parser.parse_args(words)
+    if not given.atari:
+        return compare_minatar()
+    for seeds in given.seeds:
+        compare_frames(given.batch, seeds)
 
 
 if __name__ == "__main__":

@@ -89,6 +89,112 @@ def test_bfloat16_keeps_parameters_and_q_in_float32():
     np.testing.assert_allclose(q, exact, atol=0.1)
 
 
+IMAGES = ("nature", "impala", "hadamax")
+FRAMES = (4, 84, 84)
+
+
+def make_image(torso: str, **options):
+    """A network for Atari's frames, its variables and two random observations."""
+    network = QNetwork(NetworkConfig(torso=torso, hidden=(512,), init="he_normal", conv="native", **options), 6)
+    obs = jax.random.randint(jax.random.key(1), (1, 2, 1, *FRAMES), 0, 256).astype(jnp.uint8)
+    inputs = Inputs(obs, jnp.zeros((1, 2, 1), bool))
+    return network, network.init(jax.random.key(0), (), inputs), inputs
+
+
+def count(tree) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+
+
+def test_parameters_of_the_nature_network():
+    """By hand: 84 → 20 → 9 → 7 pixels a side, so that 7·7·64 = 3136 features enter the dense layer."""
+    _, variables, _ = make_image("nature")
+    convs = (8 * 8 * 4 * 32 + 32) + (4 * 4 * 32 * 64 + 64) + (3 * 3 * 64 * 64 + 64)
+    norms = 2 * (32 + 64 + 64 + 512)
+    dense, head = 3136 * 512 + 512, 512 * 6 + 6
+    assert count(variables["params"]) == convs + norms + dense + head == 1_688_550
+    assert count(make_image("nature", norm="none")[1]["params"]) == convs + dense + head
+
+
+def test_parameters_of_the_impala_network():
+    """By hand: 84 → 42 → 21 → 11 pixels a side; five convolutions and four norms a stage, and two norms at the end."""
+    _, variables, _ = make_image("impala")
+    convs = sum(9 * i * o + o + 4 * (9 * o * o + o) for i, o in ((4, 16), (16, 32), (32, 32)))
+    norms = 2 * (4 * 16 + 4 * 32 + 4 * 32 + 32 + 512)
+    assert count(variables["params"]) == convs + norms + 11 * 11 * 32 * 512 + 512 + 512 * 6 + 6
+
+
+def test_parameters_of_the_hadamax_network():
+    """By hand: pooling 84 → 21 → 11 → 11 pixels a side, twice the convolutions and norms of the Nature network."""
+    _, variables, _ = make_image("hadamax")
+    convs = 2 * ((8 * 8 * 4 * 32 + 32) + (4 * 4 * 32 * 64 + 64) + (3 * 3 * 64 * 64 + 64))
+    norms = 2 * (2 * (32 + 64 + 64) + 512)
+    assert count(variables["params"]) == convs + norms + 11 * 11 * 64 * 512 + 512 + 512 * 6 + 6
+
+
+@pytest.mark.parametrize("torso", IMAGES)
+def test_image_networks_normalise_before_every_nonlinearity(torso):
+    """With the biases at zero LayerNorm makes Q blind to the scale of every kernel that feeds a norm directly."""
+    network, variables, inputs = make_image(torso)
+    q = network.apply(variables, (), inputs)[1]
+    assert q.shape == (1, 2, 1, 6) and q.dtype == jnp.float32 and bool(jnp.isfinite(q).all())
+    layers = ["MLP_0", *(name for name in variables["params"]["torso"] if name.startswith("Conv"))]
+    if torso == "impala":  # what a residual path carries is normalised only after the sum: the inner convolutions are
+        layers = ["MLP_0", *(f"Conv_{5 * stage + inner}" for stage in range(3) for inner in (1, 3))]
+
+    def scale(path, p):
+        return 30.0 * p if path[1].key == "torso" and path[2].key in layers and path[-1].key == "kernel" else p
+
+    scaled = jax.tree_util.tree_map_with_path(scale, variables)
+    np.testing.assert_allclose(network.apply(scaled, (), inputs)[1], q, rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("torso", IMAGES)
+def test_gradients_reach_every_parameter_of_image_networks(torso):
+    network, variables, inputs = make_image(torso)
+    loss = lambda params: jnp.sum(jnp.sin(network.apply({"params": params}, (), inputs)[1]))  # noqa: E731
+    for path, leaf in jax.tree_util.tree_leaves_with_path(jax.grad(loss)(variables["params"])):
+        assert bool(jnp.isfinite(leaf).all()), path
+        # A bias is lost only where LayerNorm sees the same number in every channel, which none of these is.
+        assert float(jnp.abs(leaf).max()) > 1e-9, path
+
+
+@pytest.mark.parametrize("torso", IMAGES)
+def test_image_networks_in_bfloat16(torso):
+    network, variables, inputs = make_image(torso, dtype="bfloat16")
+    assert {leaf.dtype for leaf in jax.tree.leaves(variables)} == {jnp.dtype("float32")}
+    q = network.apply(variables, (), inputs)[1]
+    exact = make_image(torso)[0].apply(variables, (), inputs)[1]
+    assert q.dtype == jnp.float32
+    np.testing.assert_allclose(q, exact, atol=0.15)
+
+
+def test_image_networks_scale_bytes_once_and_find_the_channels():
+    """Bytes with frames first, bytes with frames last and floats in [0, 1] are the same picture."""
+    network, variables, inputs = make_image("nature")
+    q = network.apply(variables, (), inputs)[1]
+    last = jnp.moveaxis(inputs.obs, 3, -1)
+    np.testing.assert_allclose(network.apply(variables, (), inputs._replace(obs=last))[1], q, atol=1e-5)
+    np.testing.assert_allclose(network.apply(variables, (), inputs._replace(obs=last / 255.0))[1], q, atol=1e-4)
+
+
+def test_the_input_norm_of_images_is_per_frame():
+    network, variables, inputs = make_image("nature", norm_input="batch")
+    assert variables["batch_stats"]["input_norm"]["BatchNorm_0"]["mean"].shape == (4,)
+    _, mutated = network.apply(variables, (), inputs, train=True, mutable=["batch_stats"])
+    moved = mutated["batch_stats"]["input_norm"]["BatchNorm_0"]["mean"] / 0.01  # of momentum 0.99
+    np.testing.assert_allclose(moved, inputs.obs.mean(axis=(0, 1, 2, 4, 5)) / 255.0, rtol=1e-3)
+
+
+@pytest.mark.parametrize(("kernel", "stride"), [((3, 3), 1), ((4, 4), 1), ((8, 8), 4)])
+def test_padded_convolutions_equal_those_of_flax(kernel, stride):
+    x = jax.random.normal(jax.random.key(0), (2, 21, 20, 3))
+    theirs = nn.Conv(5, kernel, stride, padding="SAME")
+    params = theirs.init(jax.random.key(1), x)
+    for matmul in (True, False):
+        ours = Conv(5, kernel, stride, matmul, same=True)
+        np.testing.assert_allclose(ours.apply(params, x), theirs.apply(params, x), rtol=1e-4, atol=1e-4)
+
+
 def test_kernel_norms_split_final_and_inner():
     _, variables, _ = make(NetworkConfig(hidden=(8, 4)), obs_shape=(6,))
     params = variables["params"]

@@ -8,14 +8,17 @@ import numpy as np
 import pytest
 from conftest import TINY, build
 
+from pqn.envs.atari_games import ATARI_57
 from pqn.errors import ConfigError
 from pqn.presets import PRESETS, preset
 
-FULL_GAME = ("craftax", "craftax-rnn")  # compiles for minutes; Classic has the same presets
+LONG = {"craftax", "craftax-rnn"}  # compiles for minutes; Classic has the same presets
+LONG |= {name for name in PRESETS if name.startswith("smax-")} - {"smax-2s3z"}  # one map and one layout
+LONG |= {name for name in PRESETS if name.startswith("overcooked-")} - {"overcooked-cramped_room"}  # stand for all
 NAMES = [
-    pytest.param(name, marks=pytest.mark.slow) if name in FULL_GAME else name
+    pytest.param(name, marks=pytest.mark.slow) if name in LONG else name
     for name in PRESETS
-    if not name.endswith("-paper")
+    if not name.endswith("-paper") and not name.startswith("atari-")  # emulators: no single compiled program
 ]
 
 
@@ -26,6 +29,8 @@ def test_presets_build_and_step(name):
     assert config.validate().preset == name
     if name.startswith("craftax"):
         pytest.importorskip("craftax", reason="needs pip install 'pqn-jax[craftax]'")
+    if name.startswith(("smax", "overcooked", "hanabi", "mpe")):
+        pytest.importorskip("jaxmarl", reason="needs pip install 'pqn-jax[marl]'")
     smaller = {"network.hidden": (8,), "network.memory_size": 8, "total_steps": 64}
     small = config.replace(TINY | smaller).validate()
     program = build(small)
@@ -52,6 +57,25 @@ def test_published_numbers():
     m = preset("minatar-breakout-paper")
     assert (m.env.num_envs, m.learner.rollout_steps, m.learner.minibatches, m.learner.epochs) == (128, 32, 32, 2)
     assert (m.learner.lr, m.learner.lam, m.learner.eps_finish, m.learner.eps_decay) == (5e-4, 0.65, 0.05, 0.1)
+
+
+def test_all_57_atari_games_follow_one_rule():
+    games = [name for name in PRESETS if name.startswith("atari-")]
+    assert games == [f"atari-{game}" for game in ATARI_57]
+    for name, game in zip(games, ATARI_57, strict=True):
+        pong = preset("atari-pong", {"env.name": f"atari:{game}"}, preset=name)
+        assert preset(name) == pong
+    a = preset("atari-pong")
+    assert (a.env.num_envs, a.learner.rollout_steps, a.learner.minibatches, a.learner.epochs) == (128, 32, 32, 2)
+    assert (a.learner.lr, a.learner.lr_decay, a.learner.lam, a.learner.max_grad_norm) == (2.5e-4, False, 0.65, 10)
+    assert (a.learner.eps_start, a.learner.eps_finish, a.learner.eps_decay) == (1.0, 0.001, 0.1)
+    assert (a.network.torso, a.network.hidden, a.network.norm, a.network.init) == (
+        "nature",
+        (512,),
+        "layer",
+        "he_normal",
+    )
+    assert a.total_steps == 50_000_000 and a.eval.num_envs == 8
 
 
 def test_a_misspelt_preset_or_option_suggests_the_right_one():

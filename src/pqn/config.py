@@ -29,9 +29,10 @@ class EnvConfig:
 class NetworkConfig:
     """The Q-network: torso, normalisation, head."""
 
-    torso: Literal["mlp", "minatar", "grid"] = "mlp"
+    torso: Literal["mlp", "minatar", "grid", "nature", "impala", "hadamax"] = "mlp"
     """`mlp` flattens the observation; `minatar` starts with a 3×3 convolution of 16 filters, `grid` with three
-    convolutions that keep the size of the grid (Overcooked)."""
+    convolutions that keep the size of the grid (Overcooked); for images, the network of DQN (`nature`), the residual
+    one of IMPALA (`impala`), or `hadamax`."""
     hidden: tuple[int, ...] = (256, 256)
     """Widths of the dense layers."""
     norm: Literal["layer", "batch", "batch_renorm", "none"] = "layer"

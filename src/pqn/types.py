@@ -56,8 +56,13 @@ class TimeStep(NamedTuple):
     final_avail: Array | None = None  # [N, M, A] legal actions for `final_obs`; None unless both exist
     world: Array | None = None  # [N, W] float32, global state at `obs`, for mixers; None if spec.world_size is 0
     final_world: Array | None = None  # [N, W] global state at `final_obs`; None unless both exist
+    ended: Array | None = None  # [N] bool: a whole game ended with this step, for statistics and evaluation only;
+    # None: wherever an episode did. They differ where a lost life ends an episode for the learner but not the game
     info: dict[str, Array] = {}  # noqa: RUF012  name -> [N] float32, averaged over episodes at their last step;
     # the name "return" replaces the learner's own sum of rewards (for shaped or clipped rewards)
+    valid: Array | None = None  # [N] bool: false where a simulator that can only reset in its *next* step did so,
+    # ignoring the action: that step is no transition. Its `obs` starts the episode, and the step before it ended with
+    # the true final observation in `obs`. None: every step is a transition, as the contract wants it
 
 
 class Inputs(NamedTuple):

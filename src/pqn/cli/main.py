@@ -16,6 +16,7 @@ COMMANDS = {
     "eval": "play a trained agent and report its returns",
     "sweep": "train every combination of some options and compare them",
     "plot": "draw the learning curves of runs",
+    "atari": "compare the scores of Atari runs with the paper's and a human's",
     "stability": "measure how stable TD learning is for a run's network",
     "theory": "run the paper's theory: baird, lemma, deepsea",
     "presets": "list the presets",

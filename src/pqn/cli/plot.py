@@ -7,6 +7,7 @@ from pathlib import Path
 from pqn.cli import options
 from pqn.errors import ConfigError
 from pqn.metrics import curve, read_metrics
+from pqn.report.atari import atari_game, human_normalised
 from pqn.runs import RunDir
 
 
@@ -16,6 +17,7 @@ def run(argv: list[str]) -> int:
     parser.add_argument("-o", "--out", metavar="FILE", default=None, help="png, svg or pdf (default: RUN/curve.png)")
     parser.add_argument("--train", action="store_true", help="training returns instead of greedy evaluations")
     parser.add_argument("--metric", default="return", metavar="NAME", help="one of the environment's own, such as win")
+    parser.add_argument("--human", action="store_true", help="Atari: in %% of a human player instead of raw scores")
     parser.add_argument("--title", default=None, metavar="TEXT", help="title of the figure")
     given = parser.parse(argv)
     which = "train" if given.train else "eval"
@@ -25,12 +27,15 @@ def run(argv: list[str]) -> int:
         steps, values = curve(read_metrics(directory.metrics), which, points=100, metric=given.metric)
         if not len(steps):
             raise ConfigError(f"{name} has no {which} rows to plot{'' if given.train else '; try --train'}")
+        if given.human:
+            values = human_normalised(atari_game(directory), values)
         curves.append((_label(directory, given.runs), steps, values))
 
     from pqn.report.figures import learning_curves
 
     out = Path(given.out) if given.out else Path(given.runs[0]) / "curve.png"
-    ylabel = f"{given.metric} ({'training' if given.train else 'greedy evaluation'})"
+    what = "human-normalised score in %" if given.human else given.metric
+    ylabel = f"{what} ({'training' if given.train else 'greedy evaluation'})"
     learning_curves(curves, out, title=given.title, ylabel=ylabel)
     print(out)
     return 0

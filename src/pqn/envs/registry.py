@@ -15,6 +15,7 @@ import sys
 import traceback
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from pqn.envs import atari_games
 from pqn.errors import EnvError
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Family(NamedTuple):
     refused: dict[str, str]  # names that exist but that we do not offer -> why, as the rest of a sentence
     extra: str | None = None  # the optional dependency that brings its package; None: a core dependency
     prefixed: bool = False  # whether names are written "family:name"; otherwise the bare name is the common form
+    summary: str = ""  # where there are too many names for a row each in `pqn envs`: what they have in common
 
 
 _CONTINUOUS = "has continuous actions, and Q-learning takes a maximum over finitely many"
@@ -159,6 +161,16 @@ _MPE = Family(
     extra="marl",
     prefixed=True,
 )
+_ATARI = Family(
+    module="pqn.envs.atari",
+    names={
+        game: f"Atari 2600: {atari_games.title(game)}" for game in sorted((*atari_games.ATARI_57, *atari_games.OTHERS))
+    },
+    refused=dict.fromkeys(atari_games.TWO_PLAYERS, "needs two players"),
+    extra="atari",
+    prefixed=True,
+    summary="Atari 2600 on ale-py, which is GPL-2.0; options protocol (paper, dopamine), threads, sticky_actions, …",
+)
 FAMILIES: dict[str, Family] = {
     "gymnax": _GYMNAX,
     "probe": _PROBE,
@@ -167,6 +179,7 @@ FAMILIES: dict[str, Family] = {
     "overcooked": _OVERCOOKED,
     "hanabi": _HANABI,
     "mpe": _MPE,
+    "atari": _ATARI,
 }
 
 
@@ -237,8 +250,10 @@ def _resolve(name: str) -> tuple[str | None, str]:
 
 def _suggest(name: str) -> str:
     """The end of a sentence: ", did you mean …?", or a full stop when no name is close."""
-    known = {info.name.lower(): info.name for info in available()}
-    asked = name.lower()
+    asked = name.lower().replace("_", "")
+    family = name.partition(":")[0]
+    rows = [info for info in available() if family not in FAMILIES or info.family == family]
+    known = {info.name.lower().replace("_", ""): info.name for info in rows}
     stem = asked.partition(":")[2] or asked.partition("-")[0]
     close = [full for key, full in known.items() if len(stem) > 2 and stem in key]
     close = close or [known[key] for key in difflib.get_close_matches(asked, known, n=3, cutoff=0.6)]

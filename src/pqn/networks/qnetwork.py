@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from pqn.config import NetworkConfig
+from pqn.networks import pixels
 from pqn.networks.heads import Head
 from pqn.networks.memory import CELLS
 from pqn.networks.norms import Norm
@@ -45,7 +46,8 @@ class QNetwork(nn.Module):
         config = self.config
         steps, envs, agents = batch = inputs.obs.shape[:3]
         obs = _with_agent_id(inputs.obs) if config.agent_id else inputs.obs
-        x = obs.reshape(-1, *obs.shape[3:]).astype(config.dtype)
+        x = obs.reshape(-1, *obs.shape[3:])
+        x = pixels.image(x, config.dtype) if config.torso in pixels.TORSOS else x.astype(config.dtype)
         x = Norm(config.norm_input, name="input_norm")(x, train)
         x = self._torso()(x, train)
         x = jnp.concatenate([x, *self._past(inputs)], axis=-1)
@@ -74,6 +76,9 @@ class QNetwork(nn.Module):
         config = self.config
         if config.torso == "grid":
             return GridCNN(config.hidden, config.norm, config.init, config.conv, config.dtype, name="torso")
+        if config.torso in pixels.TORSOS:
+            make = pixels.TORSOS[config.torso]
+            return make(config.hidden, config.norm, config.init, config.conv, config.dtype, name="torso")
         if config.torso == "minatar":
             return MinAtarCNN(config.hidden, config.norm, config.init, config.conv, config.dtype, name="torso")
         return MLP(config.hidden, config.norm, config.init, config.dtype, name="torso")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -13,7 +15,7 @@ INITS = {"he_normal": nn.initializers.he_normal(), "lecun_normal": nn.initialize
 
 
 class Conv(nn.Module):
-    """A convolution without padding; the parameters are those of `flax.linen.Conv`.
+    """A convolution, without padding unless `same`; the parameters are those of `flax.linen.Conv`.
 
     With `matmul`, it is computed as one matrix product over shifted slices of the input. XLA's own convolution has a
     very slow gradient on CPUs, and under `vmap` over seeds becomes a grouped convolution, slow everywhere.
@@ -25,10 +27,14 @@ class Conv(nn.Module):
     matmul: bool = True
     dtype: str = "float32"
     kernel_init: nn.initializers.Initializer = INITS["he_normal"]
+    same: bool = False  # pad with zeros, so that stride 1 keeps height and width
 
     @nn.compact
     def __call__(self, x: Array) -> Array:  # [batch, height, width, channels]
         rows, columns = self.kernel_size
+        if self.same:
+            pads = jax.lax.padtype_to_pads(x.shape[1:3], self.kernel_size, (self.stride, self.stride), "SAME")
+            x = jnp.pad(x, ((0, 0), *pads, (0, 0)))
         kernel = self.param("kernel", self.kernel_init, (rows, columns, x.shape[-1], self.features))
         bias = self.param("bias", nn.initializers.zeros_init(), (self.features,))
         kernel, bias = kernel.astype(self.dtype), bias.astype(self.dtype)
@@ -51,19 +57,20 @@ class Conv(nn.Module):
 
 
 class MLP(nn.Module):
-    """Dense → norm → ReLU, once per width."""
+    """Dense → norm → ReLU (or another activation), once per width."""
 
     hidden: tuple[int, ...]
     norm: str
     kernel_init: str
     dtype: str = "float32"
+    activation: Callable[[Array], Array] = nn.relu
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
         x = x.reshape(x.shape[0], -1)
         for width in self.hidden:
             x = nn.Dense(width, kernel_init=INITS[self.kernel_init], dtype=self.dtype)(x)
-            x = nn.relu(Norm(self.norm)(x, train))
+            x = self.activation(Norm(self.norm)(x, train))
         return x
 
 
@@ -78,10 +85,9 @@ class GridCNN(nn.Module):
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
-        for reach in (2, 1, 1):
-            x = jnp.pad(x, ((0, 0), (reach, reach), (reach, reach), (0, 0)))
-            size = (2 * reach + 1, 2 * reach + 1)
-            x = Conv(32, size, matmul=self.conv == "matmul", dtype=self.dtype, kernel_init=INITS[self.kernel_init])(x)
+        init = INITS[self.kernel_init]
+        for size in (5, 3, 3):
+            x = Conv(32, (size, size), 1, self.conv == "matmul", self.dtype, init, same=True)(x)
             x = nn.relu(Norm(self.norm)(x, train))
         return MLP(self.hidden, self.norm, self.kernel_init, self.dtype)(x, train)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pqn.config import Config
 from pqn.errors import ConfigError, suggest
-from pqn.presets import classic, craftax, minatar, multiagent, recurrent
+from pqn.presets import atari, classic, craftax, minatar, multiagent, recurrent
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,11 +21,13 @@ class Preset:
     config: Config
     description: str
     source: str
+    group: str = ""
+    """Presets that differ in a name only have a group, and are listed as one."""
 
 
 PRESETS: dict[str, Preset] = {
-    name: Preset(config.replace(preset=name), description, source)
-    for family in (classic, minatar, recurrent, craftax, multiagent)
+    name: Preset(config.replace(preset=name), description, source, getattr(family, "GROUP", ""))
+    for family in (classic, minatar, recurrent, craftax, multiagent, atari)
     for name, (config, description, source) in family.PRESETS.items()
 }
 
