@@ -23,6 +23,10 @@ class EnvError(PqnError, ValueError):
     """An environment that does not exist, is not installed or breaks the contract."""
 
 
+class EnvFailed(PqnError):
+    """An environment outside of JAX that raised, or whose worker died, in the middle of a run."""
+
+
 class RunError(PqnError):
     """A run directory that cannot be created, opened, locked or written."""
 

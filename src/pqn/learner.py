@@ -87,6 +87,16 @@ class Segments(NamedTuple):
     target: Array  # [L, S] λ-returns from the values the network acted on
     after: Array  # [1, S] the value that follows the piece
     carry: PyTree  # [S, M, ...] recurrent state before the first of the inputs
+    valid: Array | None = None  # [L, S] bool; the loss leaves the other steps out. None: all are transitions
+
+
+class Work(NamedTuple):
+    """What is to be learned from one rollout: K = epochs · minibatches gradient steps."""
+
+    segments: Segments
+    orders: Array  # [K, B] the segments of each minibatch
+    steps: Array  # [K] int32, gradient steps since the start of the run
+    target: Array  # mean of the λ-returns, for the record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,6 +153,12 @@ class Learner:
         self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper
     ) -> tuple[LearnerState, dict[str, Array]]:
         """E epochs of minibatch steps on one rollout. Returns the new state and the means of what was seen."""
+        work = self.prepare(state, rollout, key, hyper)
+        flat, metrics = self.descend(self.flatten(state), state.params, work, hyper)
+        return self.finish(state, flat, work, metrics)
+
+    def prepare(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> Work:
+        """Targets, segments and the order in which they will be visited."""
         next_values = jnp.concatenate([rollout.value[1:], rollout.last_value[None]])
         targets = lambda_returns(rollout.reward, rollout.discount, next_values, hyper.lam)
         segments = cut(rollout, targets, next_values, self.config.segment_length)
@@ -152,18 +168,29 @@ class Learner:
         orders = jnp.argsort(jax.random.bits(key, (epochs, count)), axis=1)
         orders = orders.reshape(epochs * minibatches, count // minibatches)
         steps = state.updates * (epochs * minibatches) + jnp.arange(epochs * minibatches)
+        return Work(segments, orders, steps, mean(targets, rollout.valid))
+
+    def flatten(self, state: LearnerState) -> FlatState:
         # Clipping and optimising one flat vector instead of a tree of small arrays: fewer kernels, which is what a
         # small network's gradient step costs on an accelerator.
-        params, unravel = ravel_pytree(state.params)
+        return FlatState(ravel_pytree(state.params)[0], state.stats, state.opt)
+
+    def descend(self, flat: FlatState, params: PyTree, work: Work, hyper: Hyper) -> tuple[FlatState, dict[str, Array]]:
+        """The gradient steps of `work`, or of a part of them; `params` only lends its structure. Metrics are [K]."""
+        _, unravel = ravel_pytree(params)
 
         def gradient_step(c: FlatState, xs: tuple[Array, Array]) -> tuple[FlatState, dict[str, Array]]:
             order, step = xs
-            return self.gradient_step(c, unravel, pick(segments, order), step, hyper)
+            return self.gradient_step(c, unravel, pick(work.segments, order), step, hyper)
 
-        flat = FlatState(params, state.stats, state.opt)
-        flat, metrics = jax.lax.scan(gradient_step, flat, (orders, steps), unroll=unroll(len(orders)))
-        metrics = {name: jnp.mean(value) for name, value in metrics.items()}
-        metrics["target"] = jnp.mean(targets)
+        return jax.lax.scan(gradient_step, flat, (work.orders, work.steps), unroll=unroll(len(work.orders)))
+
+    def finish(
+        self, state: LearnerState, flat: FlatState, work: Work, metrics: dict[str, Array]
+    ) -> tuple[LearnerState, dict[str, Array]]:
+        """The state after the update, and the means of the metrics of its gradient steps [K]."""
+        metrics = {name: jnp.mean(value) for name, value in metrics.items()} | {"target": work.target}
+        _, unravel = ravel_pytree(state.params)
         return LearnerState(unravel(flat.params), flat.stats, flat.opt, state.updates + 1), metrics
 
     def gradient_step(
@@ -198,11 +225,11 @@ class Learner:
             chosen = jnp.where(jnp.any(batch.avail, axis=-1), chosen, 0.0)
         chosen = self.mix(chosen)  # [L, B]
         target = batch.target if config.targets == "rollout" else self.fresh_targets(q, batch, hyper)
-        loss = 0.5 * jnp.mean(jnp.square(target - chosen))
+        loss = 0.5 * mean(jnp.square(target - chosen), batch.valid)
         if config.l2_final or config.l2_inner:  # static: the terms cost a pass over the weights
             final, inner = kernel_norms(params)
             loss = loss + hyper.l2_final * final + hyper.l2_inner * inner
-        return loss, (mutated.get("batch_stats", {}), jnp.mean(chosen))
+        return loss, (mutated.get("batch_stats", {}), mean(chosen, batch.valid))
 
     def fresh_targets(self, q: Array, batch: Segments, hyper: Hyper) -> Array:
         """λ-returns [L, B] from the present network's own values of the segment; constants for the gradient."""
@@ -235,7 +262,15 @@ def cut(rollout: Rollout, targets: Array, next_values: Array, length: int) -> Se
         target=fold(targets),
         after=fold(next_values)[-1:],
         carry=jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rollout.carry),
+        valid=jax.tree.map(fold, rollout.valid),
     )
+
+
+def mean(x: Array, valid: Array | None) -> Array:
+    """Mean over the steps that are transitions."""
+    if valid is None:
+        return jnp.mean(x)
+    return jnp.sum(jnp.where(valid, x, 0.0)) / jnp.maximum(jnp.sum(valid), 1)
 
 
 def pick(segments: Segments, order: Array) -> Segments:

@@ -54,6 +54,7 @@ class StepRecord(NamedTuple):
     bootstrap: Array | None  # [N] truncated and to be bootstrapped
     slot: Array | None  # [N] which slot of `Cut` holds the final observation
     value: Array
+    valid: Array | None = None  # [N] see `TimeStep.valid`
 
 
 def start(env: JaxEnv, learner: Learner, key: Array) -> Stream:
@@ -93,9 +94,17 @@ def collect(
         done = timestep.terminated | timestep.truncated
         cut, bootstrap, slot = _note_cuts(learner, cut, timestep, action, carry)
         record = StepRecord(
-            stream.inputs, stream.avail, action, timestep.reward, done, bootstrap, slot, learner.value(q, stream.avail)
+            inputs=stream.inputs,
+            avail=stream.avail,
+            action=action,
+            reward=timestep.reward,
+            done=done,
+            bootstrap=bootstrap,
+            slot=slot,
+            value=learner.value(q, stream.avail),
+            valid=timestep.valid,
         )
-        episode, finished = _count_episodes(stream.episode, finished, timestep, done)
+        episode, finished = count_episodes(stream.episode, finished, timestep, done)
         inputs = observe(learner, timestep, action)
         stream = stream._replace(env=env_state, inputs=inputs, avail=timestep.avail, carry=carry, episode=episode)
         return (stream, finished, cut), record
@@ -116,20 +125,31 @@ def collect(
     (stream, finished, cut), (carries, records) = jax.lax.scan(segment, c, uniform)
     records = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), records)
     last_value, cut_values = _bootstrap_values(learner, state, stream, cut)
-    rollout = _assemble(records, carries, stream.window, last_value, cut_values, hyper)
-    window = jax.tree.map(lambda x: x[steps - burn_in :], records.inputs)
-    return stream._replace(window=window), rollout, jax.tree.map(jnp.sum, finished)
+    final_value = None
+    if cut_values is not None and records.slot is not None:
+        final_value = jnp.take_along_axis(cut_values, records.slot, axis=0)  # [K, N], [T, N] -> [T, N]
+    rollout = assemble(records, carries, stream.window, last_value, final_value, hyper)
+    return stream._replace(window=last_steps(records, burn_in)), rollout, jax.tree.map(jnp.sum, finished)
 
 
-def _assemble(
-    records: StepRecord, carries: PyTree, window: Inputs, last_value: Array, cut_values: Array | None, hyper: Hyper
+def last_steps(records: StepRecord, burn_in: int) -> Inputs:
+    """What the next rollout's first segment is warmed up with [W, N, M, ...]."""
+    return jax.tree.map(lambda x: x[len(x) - burn_in :], records.inputs)
+
+
+def assemble(
+    records: StepRecord, carries: PyTree, window: Inputs, last_value: Array, final_value: Array | None, hyper: Hyper
 ) -> Rollout:
-    """Folds γ·V(final_obs) into the reward of truncated steps, so that the learner sees rewards and discounts only."""
+    """Folds γ·V(final_obs) into the reward of truncated steps, so that the learner sees rewards and discounts only.
+
+    `final_value` [T, N] matters where `records.bootstrap`. A step that is no transition has a discount of 0 as well;
+    the loss leaves it out.
+    """
     reward = hyper.reward_scale * records.reward
-    if cut_values is not None and records.slot is not None and records.bootstrap is not None:
-        value = jnp.take_along_axis(cut_values, records.slot, axis=0)  # [K, N], [T, N] -> [T, N]
-        reward = reward + jnp.where(records.bootstrap, hyper.gamma * value, 0.0)
-    discount = jnp.where(records.done, 0.0, hyper.gamma)
+    if final_value is not None and records.bootstrap is not None:
+        reward = reward + jnp.where(records.bootstrap, hyper.gamma * final_value, 0.0)
+    ends = records.done if records.valid is None else records.done | ~records.valid
+    discount = jnp.where(ends, 0.0, hyper.gamma)
     return Rollout(
         inputs=records.inputs,
         avail=records.avail,
@@ -140,6 +160,7 @@ def _assemble(
         last_value=last_value,
         carry=carries,
         window=window,
+        valid=records.valid,
     )
 
 
@@ -203,11 +224,11 @@ def none_finished(env: JaxEnv, stream: Stream) -> Finished:
     return Finished(zero, zero, zero, dict.fromkeys(names, zero))
 
 
-def _count_episodes(
+def count_episodes(
     episode: EpisodeStats, finished: Finished, timestep: TimeStep, done: Array
 ) -> tuple[EpisodeStats, Finished]:
     """Adds the step to the open episodes and moves those that ended into the sums, per environment."""
-    ret, length = episode.ret + timestep.reward, episode.length + 1
+    ret, length = episode.ret + timestep.reward, episode.length + (1 if timestep.valid is None else timestep.valid)
     total = timestep.info.get("return", ret)
     ended = lambda sums, value: sums + jnp.where(done, value, 0.0)  # noqa: E731
     finished = Finished(

@@ -54,6 +54,11 @@ class TimeStep(NamedTuple):
     final_avail: Array | None = None  # [N, M, A] legal actions for `final_obs`; None unless both exist
     info: dict[str, Array] = {}  # noqa: RUF012  name -> [N] float32, averaged over episodes at their last step;
     # the name "return" replaces the learner's own sum of rewards (for shaped or clipped rewards)
+    valid: Array | None = (
+        None  # [N] bool: false where a simulator that can only reset in its *next* step did so, ignoring
+    )
+    # the action: that step is no transition. Its `obs` starts the episode, and the step before it ended with the true
+    # final observation in `obs`. None: every step is a transition, as the contract wants it
 
 
 class Inputs(NamedTuple):
@@ -77,6 +82,7 @@ class Rollout(NamedTuple):
     last_value: Array  # [N] V(s_T)
     carry: PyTree  # [T/L, N, ...] recurrent state W steps before each segment; () for feed-forward networks
     window: Inputs  # [W, N, M, ...] the W (burn-in) steps before the rollout
+    valid: Array | None = None  # [T, N] bool, see `TimeStep.valid`
 
 
 class EpisodeStats(NamedTuple):

@@ -142,7 +142,7 @@ def _check_shapes(env: JaxEnv, reset: Callable, step: Callable) -> None:
     for method, timestep in (("reset", first), ("step", then)):
         if not isinstance(timestep, TimeStep):
             raise EnvError(f"`{method}` must return (state, TimeStep), not (state, {type(timestep).__name__}).")
-        _check_fields(method, timestep, env.spec, env.num_envs)
+        check_fields(method, timestep, env.spec, env.num_envs)
     if set(first.info) != set(then.info):
         raise EnvError(
             f"`info` has the names {sorted(first.info)} after `reset` but {sorted(then.info)} after `step`; "
@@ -151,7 +151,7 @@ def _check_shapes(env: JaxEnv, reset: Callable, step: Callable) -> None:
     _check_same_state(state, after)
 
 
-def _check_fields(method: str, timestep: TimeStep, spec: EnvSpec, num_envs: int) -> None:
+def check_fields(method: str, timestep: TimeStep, spec: EnvSpec, num_envs: int) -> None:
     n, agents = (num_envs,), (num_envs, spec.num_agents)
     _check_presence(method, timestep, spec)
     expected = {
@@ -163,6 +163,7 @@ def _check_fields(method: str, timestep: TimeStep, spec: EnvSpec, num_envs: int)
         "final_obs": (agents + spec.obs_shape, spec.obs_dtype),
         "avail": ((*agents, spec.num_actions), bool),
         "final_avail": ((*agents, spec.num_actions), bool),
+        "valid": (n, bool),
     }
     fields = {name: (getattr(timestep, name), *wanted) for name, wanted in expected.items()}
     fields |= {f"info[{name!r}]": (value, n, np.float32) for name, value in timestep.info.items()}
