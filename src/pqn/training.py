@@ -67,7 +67,7 @@ def train(
     program = make_program(
         config, _env_factory(config, env)
     )  # before the directory exists: a bad option leaves no litter
-    with runs.RunDir.create(out, preset=config.preset) as run:
+    with runs.RunDir.create(out, preset=config.preset) as run, contextlib.closing(program):
         run.write_json(runs.CONFIG, config.to_dict())
         run.write_json(runs.ENVIRONMENT, runs.describe_environment() | {"device": runs.describe_device()})
         loop = _Loop(program, run, progress or Progress())
@@ -78,11 +78,12 @@ def train(
 def resume(run: str | os.PathLike[str], *, env: Any = None, progress: Progress | None = None) -> Result:
     """Continues a run from its newest intact checkpoint, to exactly the state an uninterrupted run would reach."""
     progress = progress or Progress()
-    with runs.RunDir.open(run) as directory:
+    with runs.RunDir.open(run) as directory, contextlib.ExitStack() as stack:
         config = Config.from_dict(directory.read_json(runs.CONFIG)).validate()
         directory.lock()
         enable_compilation_cache()
         program = make_program(config, _env_factory(config, env))
+        stack.enter_context(contextlib.closing(program))
         loop = _Loop(program, directory, progress)
         try:
             state, meta = checkpoint.restore_latest(directory.checkpoints, program.state_shape, warn=progress.note)
@@ -134,7 +135,6 @@ class _Loop:
         log, evaluate, stability, save = (_Every(config.updates, count) for count in counts)
         limit = 1
         with _Signals() as signals, self.metrics, contextlib.ExitStack() as stack:
-            stack.callback(self.program.close)
             for logger in self.loggers:
                 stack.callback(logger.close)
             if self.update == 0 and config.eval.count and self.last_eval is None:
@@ -146,7 +146,7 @@ class _Loop:
                 try:
                     state, totals = self.program.chunk(state, count)
                 except EnvFailed as failure:
-                    raise self.rescue(failure, time.perf_counter() - began) from failure
+                    raise self.rescue(failure, failure.state, time.perf_counter() - began) from failure
                 seconds = time.perf_counter() - began
                 self.after_chunk(totals, count, seconds)
                 limit = _pace(limit, count, seconds)
@@ -183,12 +183,12 @@ class _Loop:
             )
         self.progress.update(self.progress_fields())
 
-    def rescue(self, failure: Any, seconds: float) -> EnvFailed:
+    def rescue(self, failure: EnvFailed, state: RunState, seconds: float = 0.0) -> EnvFailed:
         """Saves what was learned before an environment failed, and returns the sentence that says so."""
         if failure.done:
             self.after_chunk(failure.totals, failure.done, seconds)
             self.write_row()
-        self.save(failure.state)
+        self.save(state)
         self.progress.end()
         kept = checkpoint.latest(self.run.checkpoints)
         return EnvFailed(
@@ -204,7 +204,10 @@ class _Loop:
             self.pending = _Pending(shown=self.pending.shown | self.pending.means(self.config))
 
     def evaluate(self, state: RunState) -> None:
-        result = self.program.evaluate(state)
+        try:
+            result = self.program.evaluate(state)
+        except EnvFailed as failure:
+            raise self.rescue(failure, state) from failure
         if result is None:  # nothing to report yet
             return
         if np.isfinite(result.ret).any():

@@ -36,6 +36,7 @@ class Beside:
         shape = (num_seeds, shares[-1].beside.stop)
         self.phase = np.full(shape, PLAYING, np.int32)
         self.ret, self.length = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+        self.fresh = np.ones(shape, bool)  # an episode begins with the next step
         self.info = {name: np.zeros(shape, np.float32) for name in info}
 
     def add(self, tracks: tuple[Track, ...]) -> None:
@@ -59,24 +60,29 @@ class Beside:
                 self.info[name][ended] = value[:, t][ended]
             if "return" in info:
                 self.ret[ended] = info["return"][:, t][ended]
-        begins = waiting & done
-        self.phase[begins] = PLAYING
-        self.ret[begins], self.length[begins] = 0.0, 0.0
+        self._begin(waiting & done)
+        self.fresh = done
+
+    def _begin(self, where: np.ndarray) -> None:
+        self.phase[where] = PLAYING
+        self.ret[where], self.length[where] = 0.0, 0.0
 
     def report(self) -> Evaluation:
         """The results that are in [S, E], NaN where none is; the environments that reported wait for a new episode."""
         over = self.phase == OVER
         known = lambda x: np.where(over, x, np.nan)  # noqa: E731
         info: Any = {name: known(value) for name, value in self.info.items()}
+        result: Any = (known(self.ret), known(self.length), over)
         self.phase[over] = WAITING
-        return Evaluation(*(np.asarray(x) for x in (known(self.ret), known(self.length), over)), info)  # type: ignore
+        self._begin(over & self.fresh)
+        return Evaluation(*result, info)
 
     def save(self) -> PyTree:
-        return {"phase": self.phase, "ret": self.ret, "length": self.length, "info": self.info}
+        return {name: getattr(self, name) for name in ("phase", "ret", "length", "fresh", "info")}
 
     def restore(self, saved: PyTree) -> None:
-        copy = jax.tree.map(np.array, saved)
-        self.phase, self.ret, self.length, self.info = (copy[name] for name in ("phase", "ret", "length", "info"))
+        for name, value in saved.items():
+            setattr(self, name, jax.tree.map(np.array, value))
 
 
 def _numbers(track: Track) -> dict[str, Any]:

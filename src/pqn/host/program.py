@@ -121,7 +121,8 @@ class HostProgram:
     def collector(self) -> Collector:
         """Made with the first reset of the pool, which shows what its time steps are like."""
         pool, config = self.pool, self.config
-        self._began = self._reset(0)
+        self._began = jax.tree.map(np.array, self._reset(0))  # a copy: the arrays are the simulators' own
+        self._env_shape = _shape(pool.save()) if self._saves else ()
         return Collector(self.learner, config.seeds, config.env.num_envs, pool.shares, self._began, config.eval.epsilon)
 
     def _reset(self, update: int) -> Any:
@@ -186,10 +187,9 @@ class HostProgram:
     def _collected_shape(self) -> Any:
         """Shapes of a rollout, without stepping anything."""
         collector, steps = self.collector, self.config.learner.rollout_steps
-        shape = lambda tree: jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), tree)  # noqa: E731
-        stream, tracks = shape(collector.start(self._began)), []
+        stream, tracks = _shape(collector.start(self._began)), []
         for group, seen in enumerate(stream.seen):
-            track = shape(collector._blank_track(group, seen))
+            track = _shape(collector._blank_track(group, seen))
             value = jax.ShapeDtypeStruct(seen.first.shape[:2], jnp.float32)
             carries = [seen.carry] * (steps // self.config.segment_length)
             tracks.append(
@@ -197,7 +197,7 @@ class HostProgram:
                     obs=[seen.obs] * steps, avail=[seen.avail] * steps, value=[value] * (steps + 1), carries=carries
                 )
             )
-        final = shape(collector._no_final_values) if collector.bootstraps else None
+        final = _shape(collector._no_final_values) if collector.bootstraps else None
         return Collected(tuple(tracks), final, stream)
 
     # --- the interface of `Program` ---------------------------------------------------------------------------------
@@ -210,7 +210,7 @@ class HostProgram:
         """`count` updates; totals per seed, as `Program.chunk` gives them.
 
         Raises:
-          HostFailure: an environment failed; it carries what had been done by then.
+          EnvFailed: an environment failed; it carries what had been done by then.
         """
         rows: list[dict[str, Array]] = []
         try:
@@ -218,8 +218,9 @@ class HostProgram:
             for number in range(1, count + 1):
                 state, metrics = self._update(state, ahead=self.config.learner.overlap and number < left)
                 rows.append(metrics)
-        except EnvFailed as error:
-            raise HostFailure(str(error), state, _totals(rows) if rows else {}, len(rows)) from error
+        except EnvFailed as failure:
+            failure.state, failure.totals, failure.done = state, _totals(rows), len(rows)
+            raise
         return state, _totals(rows)
 
     def _update(self, state: RunState, ahead: bool) -> tuple[RunState, dict[str, Array]]:
@@ -265,7 +266,7 @@ class HostProgram:
         return state._replace(stream=collected.stream, key=key), Lesson(collected, learn_key)
 
     def evaluate(self, state: RunState) -> Evaluation | None:
-        """During the run what the greedy environments have to report (nothing before it began); in the end a full one."""
+        """In the end a full evaluation; until then what the greedy environments report, which is nothing at first."""
         update = int(np.asarray(state.learner.updates)[0])
         if self.num_beside and update < self.config.updates:
             return self.beside.report() if update else None
@@ -284,9 +285,8 @@ class HostProgram:
         flag = jax.ShapeDtypeStruct((), bool)
         if not self._saves:
             return Saved(learner, key, flag, (), (), ())
-        shape = lambda tree: jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), tree)  # noqa: E731
         stream = self.collector.start(self._began)
-        return Saved(learner, key, flag, shape(stream), shape(self.beside.save()), shape(self.pool.save()))
+        return Saved(learner, key, flag, _shape(stream), _shape(self.beside.save()), self._env_shape)
 
     @property
     def _saves(self) -> bool:
@@ -298,10 +298,7 @@ class HostProgram:
         if not self._saves:
             return Saved(state.learner, state.key, np.array(False), (), (), ())
         whole = not self.pool.broken
-        if whole:
-            self._last_save = self.pool.save()
-        blank: Any = jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), self.state_shape.envs) if not whole else None
-        envs = self._last_save if whole else blank
+        envs: Any = self.pool.save() if whole else jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), self._env_shape)
         return Saved(state.learner, state.key, np.array(whole), state.stream, self.beside.save(), envs)
 
     def restore(self, saved: Saved, note: Callable[[str], None]) -> RunState:
@@ -318,18 +315,8 @@ class HostProgram:
             self.pool.close()
 
 
-class HostFailure(EnvFailed):
-    """An environment failed in the middle of a chunk.
-
-    Attributes:
-      state: after the last complete update.
-      totals: of the updates of the chunk that were completed; empty if none was.
-      done: how many.
-    """
-
-    def __init__(self, message: str, state: RunState, totals: dict[str, np.ndarray], done: int):
-        super().__init__(message)
-        self.state, self.totals, self.done = state, totals, done
+def _shape(tree: PyTree) -> Any:
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), tree)
 
 
 def _acting(learner: LearnerState) -> LearnerState:
@@ -342,4 +329,4 @@ def _totals(rows: list[dict[str, Array]]) -> dict[str, np.ndarray]:
     fetched = jax.device_get(rows)
     combine = {"bad": lambda x: np.min(x, axis=0), "param_norm": lambda x: x[-1]}
     total = lambda x: np.sum(x, axis=0)  # noqa: E731
-    return {name: combine.get(name, total)([np.asarray(row[name], np.float64) for row in fetched]) for name in rows[0]}
+    return {name: combine.get(name, total)([np.asarray(row[name], np.float64) for row in fetched]) for name in (rows[0] if rows else {})}
