@@ -162,7 +162,6 @@ _GYMNASIUM = Family(
     module="pqn.envs.gymnasium",
     names={
         "LunarLander-v3": "land between the flags (needs gymnasium[box2d]); any other id of your gymnasium works, too",
-        "Taxi-v3": "pick up and deliver a passenger; 500 states",
     },
     refused={},
     extra="gymnasium",

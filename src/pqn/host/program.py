@@ -329,4 +329,7 @@ def _totals(rows: list[dict[str, Array]]) -> dict[str, np.ndarray]:
     fetched = jax.device_get(rows)
     combine = {"bad": lambda x: np.min(x, axis=0), "param_norm": lambda x: x[-1]}
     total = lambda x: np.sum(x, axis=0)  # noqa: E731
-    return {name: combine.get(name, total)([np.asarray(row[name], np.float64) for row in fetched]) for name in (rows[0] if rows else {})}
+    return {
+        name: combine.get(name, total)([np.asarray(row[name], np.float64) for row in fetched])
+        for name in (rows[0] if rows else {})
+    }
