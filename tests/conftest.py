@@ -16,8 +16,9 @@ from hypothesis import settings
 from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs import registry
+from pqn.envs.base import Outcome
 from pqn.program import Program, RunState
-from pqn.types import Inputs
+from pqn.types import EnvSpec, Inputs
 
 settings.register_profile("pqn", deadline=None, derandomize=True, max_examples=50)
 settings.load_profile("pqn")
@@ -74,6 +75,24 @@ def tabular(env: str, updates: int, options: dict[str, Any] | None = None) -> tu
     obs = jnp.asarray(program.env.env.observations)[:, None]  # [S, M = 1, ...]
     _, q = program.learner.q_values(learner, (), Inputs(obs, jnp.zeros(obs.shape[:2], bool)))
     return program, np.asarray(q[:, 0])
+
+
+class Clock:
+    """Two agents that see the time, a world that shows ten times it; cut after three steps."""
+
+    spec = EnvSpec(
+        "clock", (1,), np.dtype("float32"), 2, num_agents=2, max_episode_steps=3, truncates=True, world_size=1
+    )
+
+    def reset(self, key):
+        return jnp.int32(0), jnp.zeros((2, 1))
+
+    def step(self, key, state, action):
+        state = state + 1
+        return Outcome(state, jnp.full((2, 1), state.astype(jnp.float32)), jnp.float32(1), jnp.bool_(False))
+
+    def world_state(self, state):
+        return 10.0 * state[None].astype(jnp.float32)
 
 
 @pytest.fixture(scope="session")

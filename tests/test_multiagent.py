@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import build, run_updates, tiny
+from conftest import Clock, build, run_updates, tiny
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 import pqn
 from pqn import rollout
 from pqn.config import Config
-from pqn.envs.base import Autoreset, Outcome
+from pqn.envs.base import Autoreset
 from pqn.evaluate import evaluate
 from pqn.exploration import epsilon_greedy
 from pqn.learner import Hyper, Learner, Segments
@@ -163,24 +163,6 @@ def test_each_agents_memory_is_cleared_with_its_own_episode():
 
 
 # ---- truncation ----
-
-
-class Clock:
-    """Two agents that see the time, a world that shows ten times it; cut after three steps."""
-
-    spec = EnvSpec(
-        "clock", (1,), np.dtype("float32"), 2, num_agents=2, max_episode_steps=3, truncates=True, world_size=1
-    )
-
-    def reset(self, key):
-        return jnp.int32(0), jnp.zeros((2, 1))
-
-    def step(self, key, state, action):
-        state = state + 1
-        return Outcome(state, jnp.full((2, 1), state.astype(jnp.float32)), jnp.float32(1), jnp.bool_(False))
-
-    def world_state(self, state):
-        return 10.0 * state[None].astype(jnp.float32)
 
 
 @pytest.mark.parametrize("mixer", MIXERS)

@@ -109,6 +109,9 @@ class LearnerConfig:
     """Coefficient of ½‖w‖² on the output layer's kernel."""
     l2_inner: float = 0.0
     """Coefficient of ½‖M‖² on all other kernels."""
+    overlap: bool = False
+    """Environments outside of JAX: learn from a rollout while the next one is collected, with parameters one update old.
+    Faster where learning takes long; not quite Algorithm 1, and a resumed run then starts new episodes."""
     bootstrap_truncation: bool = True
     """Bootstrap from the true last observation of an episode cut by a time limit. Off, such an end counts as terminal,
     as in the published results."""
@@ -122,6 +125,9 @@ class EvalConfig:
     """Evaluations over the run, evenly spaced, the last one on the final weights; one more before training. 0: none."""
     num_envs: int = 64
     """Episodes per evaluation and seed: the first full episode of each environment."""
+    beside: int = 8
+    """Environments outside of JAX: greedy ones stepped beside training, per seed. The evaluations during the run report
+    their episodes, and only the last one stops to play `num_envs` episodes. 0: every evaluation does."""
     epsilon: float = 0.0
     """ε while evaluating."""
     max_steps: int = 0
@@ -263,6 +269,7 @@ def _check_counts(config: Config) -> None:
         "learner.segment_length": config.learner.segment_length,
         "learner.burn_in": config.learner.burn_in,
         "eval.count": config.eval.count,
+        "eval.beside": config.eval.beside,
         "save.stability": config.save.stability,
         "eval.max_steps": config.eval.max_steps,
     }

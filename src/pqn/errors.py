@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import errno
 from collections.abc import Iterable
+from typing import Any
 
 
 class PqnError(Exception):
@@ -21,6 +22,18 @@ class ConfigError(PqnError, ValueError):
 
 class EnvError(PqnError, ValueError):
     """An environment that does not exist, is not installed or breaks the contract."""
+
+
+class EnvFailed(PqnError):
+    """An environment outside of JAX that raised, or whose worker died, in the middle of a run.
+
+    Raised out of a chunk of updates it carries what had been done by then: the state after the last complete update,
+    how many the chunk had completed, and their totals.
+    """
+
+    state: Any = None
+    totals: Any = None
+    done: int = 0
 
 
 class RunError(PqnError):

@@ -11,10 +11,10 @@ import numpy as np
 
 from pqn import rollout
 from pqn.config import Config
-from pqn.envs.base import JaxEnv
+from pqn.envs.base import HostEnv, JaxEnv
 from pqn.exploration import epsilon_greedy
 from pqn.learner import Learner, LearnerState
-from pqn.types import Array
+from pqn.types import Array, EnvSpec
 
 STEPS_BETWEEN_CHECKS = 16  # asking "have all finished?" stalls an accelerator, so it is asked once in a while
 
@@ -28,9 +28,9 @@ class Evaluation(NamedTuple):
     info: dict[str, Array]  # name -> [E]
 
 
-def step_limit(config: Config, env: JaxEnv) -> int:
+def step_limit(config: Config, spec: EnvSpec) -> int:
     """How many steps an evaluation may take."""
-    return config.eval.max_steps or env.spec.max_episode_steps or 10_000
+    return config.eval.max_steps or spec.max_episode_steps or 10_000
 
 
 def evaluate(
@@ -70,8 +70,7 @@ def evaluate(
 def _score(result: Evaluation, timestep: rollout.TimeStep, counts: Array) -> Evaluation:
     """Adds a step to the episodes that are still in their first."""
     playing = ~result.finished & counts
-    done = timestep.terminated | timestep.truncated
-    ended = playing & done
+    ended = playing & timestep.over
     ret = result.ret + jnp.where(playing, timestep.reward, 0.0)
     if "return" in timestep.info:
         ret = jnp.where(ended, timestep.info["return"], ret)
@@ -104,13 +103,20 @@ def evaluate_run(run: str | os.PathLike[str], episodes: int, epsilon: float = 0.
 
     enable_compilation_cache()
     path, config, learner, step = open_run(run)
-    env = registry.make(config.env.name, episodes, **config.env.kwargs)
-    limit = step_limit(config, env)
+    make_env: Any = lambda num_envs: registry.make(config.env.name, num_envs, **config.env.kwargs)  # noqa: E731
+    env = make_env(episodes)
+    limit = step_limit(config, env.spec)
     states = [load_learner(path, learner, index) for index in range(config.seeds)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
     keys = jax.random.split(jax.random.key(seed), config.seeds)
-    play = jax.jit(jax.vmap(lambda state, key: evaluate(env, learner, state, key, epsilon, limit)))
-    result = jax.device_get(play(stacked, keys))
+    if isinstance(env, HostEnv):
+        from pqn.host.greedy import play
+
+        env.close()
+        result: Any = play(make_env, learner, stacked, keys, episodes, epsilon, limit)
+    else:
+        play_all = jax.jit(jax.vmap(lambda state, key: evaluate(env, learner, state, key, epsilon, limit)))
+        result = jax.device_get(play_all(stacked, keys))
     return {
         "env": config.env.name,
         "step": step,

@@ -19,11 +19,12 @@ from jax.flatten_util import ravel_pytree
 
 from pqn.config import Config
 from pqn.device import unroll
+from pqn.envs.base import expand
 from pqn.exploration import greedy_value, linear
 from pqn.networks.mixers import QMIX, VDN, Independent
 from pqn.networks.qnetwork import QNetwork, kernel_norms
 from pqn.returns import lambda_returns
-from pqn.types import Array, EnvSpec, Inputs, PyTree, Rollout, TimeStep
+from pqn.types import Array, EnvSpec, Inputs, PyTree, Rollout
 
 MIXER = "mixer"  # its parameters' name beside those of the network
 
@@ -93,6 +94,16 @@ class Segments(NamedTuple):
     target: Array  # [L, S] λ-returns from the values the network acted on
     after: Array  # [1, S] the value that follows the piece
     carry: PyTree  # [S, M, ...] recurrent state before the first of the inputs
+    valid: Array | None = None  # [L, S] bool; the loss leaves the other steps out. None: all are transitions
+
+
+class Work(NamedTuple):
+    """What is to be learned from one rollout: K = epochs · minibatches gradient steps."""
+
+    segments: Segments
+    orders: Array  # [K, B] the segments of each minibatch
+    steps: Array  # [K] int32, gradient steps since the start of the run
+    target: Array  # mean of the λ-returns, for the record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,18 +154,22 @@ class Learner:
         out: Any = self.mixer.apply({"params": params.get(MIXER, {})}, q, world)
         return out
 
-    def world(self, timestep: TimeStep) -> Array | None:
-        """The global state [N, W] that the mixer reads, or None; without one of its own, all that the agents see."""
+    def world(self, obs: Array, world: Array | None) -> Array | None:
+        """What the mixer reads [N, W], or None: the global state or, where there is none, all that the agents see."""
         if self.config.learner.mixer != "qmix":
             return None
-        obs = timestep.obs
-        return obs.reshape(len(obs), -1).astype(jnp.float32) if timestep.world is None else timestep.world
+        return obs.reshape(len(obs), -1).astype(jnp.float32) if world is None else world
 
     def _init_mixer(self, key: Array) -> PyTree:
         agents = self.spec.num_agents
         world = jnp.zeros((1, self.spec.world_size or agents * math.prod(self.spec.obs_shape)))
         params = self.mixer.init(key, jnp.zeros((1, agents)), world).get("params", {})
         return {MIXER: params} if params else {}
+
+    @property
+    def value_shape(self) -> tuple[int, ...]:
+        """Shape of one environment's value: (), or (M,) where every agent has its own."""
+        return (self.spec.num_agents,) if isinstance(self.mixer, Independent) else ()
 
     @property
     def mixer(self) -> nn.Module:
@@ -171,6 +186,12 @@ class Learner:
         self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper
     ) -> tuple[LearnerState, dict[str, Array]]:
         """E epochs of minibatch steps on one rollout. Returns the new state and the means of what was seen."""
+        work = self.prepare(state, rollout, key, hyper)
+        flat, metrics = self.descend(self.flatten(state), state.params, work, hyper)
+        return self.finish(state, flat, work, metrics)
+
+    def prepare(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> Work:
+        """Targets, segments and the order in which they will be visited."""
         next_values = jnp.concatenate([rollout.value[1:], rollout.last_value[None]])
         targets = lambda_returns(rollout.reward, rollout.discount, next_values, hyper.lam)
         segments = cut(rollout, targets, next_values, self.config.segment_length)
@@ -180,18 +201,29 @@ class Learner:
         orders = jnp.argsort(jax.random.bits(key, (epochs, count)), axis=1)
         orders = orders.reshape(epochs * minibatches, count // minibatches)
         steps = state.updates * (epochs * minibatches) + jnp.arange(epochs * minibatches)
+        return Work(segments, orders, steps, mean(targets, rollout.valid))
+
+    def flatten(self, state: LearnerState) -> FlatState:
         # Clipping and optimising one flat vector instead of a tree of small arrays: fewer kernels, which is what a
         # small network's gradient step costs on an accelerator.
-        params, unravel = ravel_pytree(state.params)
+        return FlatState(ravel_pytree(state.params)[0], state.stats, state.opt)
+
+    def descend(self, flat: FlatState, params: PyTree, work: Work, hyper: Hyper) -> tuple[FlatState, dict[str, Array]]:
+        """The gradient steps of `work`, or of a part of them; `params` only lends its structure. Metrics are [K]."""
+        _, unravel = ravel_pytree(params)
 
         def gradient_step(c: FlatState, xs: tuple[Array, Array]) -> tuple[FlatState, dict[str, Array]]:
             order, step = xs
-            return self.gradient_step(c, unravel, pick(segments, order), step, hyper)
+            return self.gradient_step(c, unravel, pick(work.segments, order), step, hyper)
 
-        flat = FlatState(params, state.stats, state.opt)
-        flat, metrics = jax.lax.scan(gradient_step, flat, (orders, steps), unroll=unroll(len(orders)))
-        metrics = {name: jnp.mean(value) for name, value in metrics.items()}
-        metrics["target"] = jnp.mean(targets)
+        return jax.lax.scan(gradient_step, flat, (work.orders, work.steps), unroll=unroll(len(work.orders)))
+
+    def finish(
+        self, state: LearnerState, flat: FlatState, work: Work, metrics: dict[str, Array]
+    ) -> tuple[LearnerState, dict[str, Array]]:
+        """The state after the update, and the means of the metrics of its gradient steps [K]."""
+        metrics = {name: jnp.mean(value) for name, value in metrics.items()} | {"target": work.target}
+        _, unravel = ravel_pytree(state.params)
         return LearnerState(unravel(flat.params), flat.stats, flat.opt, state.updates + 1), metrics
 
     def gradient_step(
@@ -226,18 +258,19 @@ class Learner:
             chosen = jnp.where(jnp.any(batch.avail, axis=-1), chosen, 0.0)
         chosen = self.mix(params, chosen, batch.world)  # [L, B]
         target = batch.target if config.targets == "rollout" else self.fresh_targets(params, q, batch, hyper)
-        loss = 0.5 * self.mean(jnp.square(target - chosen), batch)
+        counts = self.counts(batch, chosen)
+        loss = 0.5 * mean(jnp.square(target - chosen), counts)
         if config.l2_final or config.l2_inner:  # static: the terms cost a pass over the weights
             final, inner = kernel_norms(params)
             loss = loss + hyper.l2_final * final + hyper.l2_inner * inner
-        return loss, (mutated.get("batch_stats", {}), jnp.mean(chosen))
+        return loss, (mutated.get("batch_stats", {}), mean(chosen, counts))
 
-    def mean(self, errors: Array, batch: Segments) -> Array:
-        """Over a minibatch [L, B]; errors of agents one by one, [L, B, M], count only where the agent can act."""
-        if errors.ndim < batch.action.ndim or batch.avail is None:
-            return jnp.mean(errors)
-        acting = jnp.any(batch.avail, axis=-1)
-        return jnp.sum(jnp.where(acting, errors, 0.0)) / jnp.maximum(jnp.sum(acting), 1)
+    def counts(self, batch: Segments, values: Array) -> Array | None:
+        """Which of the values [L, B] or, of agents one by one, [L, B, M] the loss looks at; None: all of them."""
+        if values.ndim < batch.action.ndim or batch.avail is None:
+            return batch.valid
+        acting = jnp.any(batch.avail, axis=-1)  # the others have nothing to learn
+        return acting if batch.valid is None else acting & batch.valid[..., None]
 
     def fresh_targets(self, params: PyTree, q: Array, batch: Segments, hyper: Hyper) -> Array:
         """λ-returns [L, B] from the present network's own values of the segment; constants for the gradient."""
@@ -271,7 +304,16 @@ def cut(rollout: Rollout, targets: Array, next_values: Array, length: int) -> Se
         target=fold(targets),
         after=fold(next_values)[-1:],
         carry=jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rollout.carry),
+        valid=jax.tree.map(fold, rollout.valid),
     )
+
+
+def mean(x: Array, counts: Array | None) -> Array:
+    """Mean over the entries that count; `counts` may lack the last axes of x."""
+    if counts is None:
+        return jnp.mean(x)
+    counts = jnp.broadcast_to(expand(counts, x), x.shape)
+    return jnp.sum(jnp.where(counts, x, 0.0)) / jnp.maximum(jnp.sum(counts), 1)
 
 
 def pick(segments: Segments, order: Array) -> Segments:

@@ -20,11 +20,12 @@ from pqn import evaluate as evaluation
 from pqn import rollout
 from pqn.config import Config
 from pqn.device import compiler_options, over_seeds
-from pqn.envs.base import JaxEnv
+from pqn.envs.base import HostEnv
+from pqn.errors import ConfigError
 from pqn.learner import Hyper, Learner, LearnerState
-from pqn.types import Array
+from pqn.types import Array, PyTree
 
-EnvFactory = Callable[[int], JaxEnv]
+EnvFactory = Callable[[int], Any]  # makes that many environments: a `JaxEnv` or a `HostEnv`
 NEVER = np.iinfo(np.int32).max
 
 
@@ -32,8 +33,19 @@ class RunState(NamedTuple):
     """Everything a run needs to go on, with a leading axis of S seeds: what a checkpoint holds."""
 
     learner: LearnerState
-    stream: rollout.Stream
+    stream: PyTree  # `rollout.Stream`, or what takes its place for environments outside of JAX
     key: Array
+
+
+def make_program(config: Config, make_env: EnvFactory) -> Any:
+    """The program for the kind of environment that `make_env` makes: a `Program`, or a `HostProgram`."""
+    env = make_env(config.env.num_envs)
+    if isinstance(env, HostEnv):
+        from pqn.host.program import HostProgram
+
+        env.close()
+        return HostProgram(config, make_env, env.spec)
+    return Program(config, lambda num_envs: env if num_envs == env.num_envs else make_env(num_envs))
 
 
 class Program:
@@ -45,6 +57,8 @@ class Program:
     """
 
     def __init__(self, config: Config, make_env: EnvFactory):
+        if config.learner.overlap:
+            raise ConfigError("learner.overlap is for environments outside of JAX; leave it false for this one")
         self.config = config
         self.env = make_env(config.env.num_envs)
         self.eval_env = make_env(config.eval.num_envs)
@@ -68,17 +82,12 @@ class Program:
             self.env, self.learner, state.learner, state.stream, collect_key, hyper
         )
         learner, metrics = self.learner.update(state.learner, data, learn_key, hyper)
-        metrics |= {"episodes": finished.episodes, "return_sum": finished.ret, "length_sum": finished.length}
-        metrics |= {f"info/{name}_sum": value for name, value in finished.info.items()}
-        metrics["param_norm"] = optax.tree.norm(learner.params)
-        healthy = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["param_norm"])
-        metrics["bad"] = jnp.where(healthy, NEVER, learner.updates)
-        return RunState(learner, stream, key), metrics
+        return RunState(learner, stream, key), report(learner, metrics, finished)
 
     def evaluate_one(self, learner: LearnerState, seed: Array) -> evaluation.Evaluation:
         # Its own stream of keys, a function of seed and update alone: evaluating can never disturb training.
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), NEVER), learner.updates)
-        limit = evaluation.step_limit(self.config, self.eval_env)
+        limit = evaluation.step_limit(self.config, self.eval_env.spec)
         return evaluation.evaluate(self.eval_env, self.learner, learner, key, self.config.eval.epsilon, limit)
 
     # --- S seeds ------------------------------------------------------------------------------------------------
@@ -149,3 +158,26 @@ class Program:
         ret, length, finished = np.asarray(packed)
         infos: Any = {name: np.asarray(value) for name, value in info.items()}
         return evaluation.Evaluation(ret, length, finished > 0, infos)
+
+    # What a run outside of JAX has to do about its simulators (see `HostProgram`), and a state of arrays does not.
+
+    def snapshot(self, state: RunState) -> RunState:
+        """What a checkpoint holds, shaped like `state_shape`."""
+        return state
+
+    def restore(self, saved: RunState, note: Callable[[str], None]) -> RunState:
+        """The inverse of `snapshot`; `note` is told what could not be brought back."""
+        return saved
+
+    def close(self) -> None:
+        """Frees what the environments hold."""
+
+
+def report(learner: LearnerState, metrics: dict[str, Array], finished: rollout.Finished) -> dict[str, Array]:
+    """The metrics of one update of one seed: of the learner, of the episodes that ended, and of its health."""
+    metrics = metrics | {"episodes": finished.episodes, "return_sum": finished.ret, "length_sum": finished.length}
+    metrics |= {f"info/{name}_sum": value for name, value in finished.info.items()}
+    metrics["param_norm"] = optax.tree.norm(learner.params)
+    healthy = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["param_norm"])
+    metrics["bad"] = jnp.where(healthy, NEVER, learner.updates)
+    return metrics

@@ -57,6 +57,7 @@ class StepRecord(NamedTuple):
     bootstrap: Array | None  # [N] truncated and to be bootstrapped
     slot: Array | None  # [N] which slot of `Cut` holds the final observation
     value: Array
+    valid: Array | None = None  # [N] see `TimeStep.valid`
 
 
 def start(env: JaxEnv, learner: Learner, key: Array) -> Stream:
@@ -69,7 +70,7 @@ def start(env: JaxEnv, learner: Learner, key: Array) -> Stream:
     burn_in = learner.config.learner.burn_in
     # Nothing came before: the window repeats the first observation, and `first` clears the memory at each of them.
     window = jax.tree.map(lambda x: jnp.broadcast_to(x, (burn_in, *x.shape)), inputs)
-    world = learner.world(timestep)
+    world = learner.world(timestep.obs, timestep.world)
     return Stream(state, inputs, timestep.avail, world, carry, episode, window, carry if burn_in else ())
 
 
@@ -98,12 +99,21 @@ def collect(
         cut, bootstrap, slot = _note_cuts(learner, cut, timestep, action, carry)
         value = learner.value(state.params, q, stream.avail, stream.world)
         record = StepRecord(
-            stream.inputs, stream.avail, stream.world, action, timestep.reward, done, bootstrap, slot, value
+            inputs=stream.inputs,
+            avail=stream.avail,
+            world=stream.world,
+            action=action,
+            reward=timestep.reward,
+            done=done,
+            bootstrap=bootstrap,
+            slot=slot,
+            value=value,
+            valid=timestep.valid,
         )
-        episode, finished = _count_episodes(stream.episode, finished, timestep, done)
+        episode, finished = count_episodes(stream.episode, finished, timestep)
         inputs = observe(learner, timestep, action)
         stream = stream._replace(env=env_state, inputs=inputs, avail=timestep.avail, carry=carry, episode=episode)
-        stream = stream._replace(world=learner.world(timestep))
+        stream = stream._replace(world=learner.world(timestep.obs, timestep.world))
         return (stream, finished, cut), record
 
     def segment(c: tuple, uniform: Array) -> tuple[tuple, tuple[PyTree, StepRecord]]:
@@ -122,21 +132,33 @@ def collect(
     (stream, finished, cut), (carries, records) = jax.lax.scan(segment, c, uniform)
     records = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), records)
     last_value, cut_values = _bootstrap_values(learner, state, stream, cut)
-    rollout = _assemble(records, carries, stream.window, last_value, cut_values, hyper)
-    window = jax.tree.map(lambda x: x[steps - burn_in :], records.inputs)
-    return stream._replace(window=window), rollout, jax.tree.map(jnp.sum, finished)
+    final_value = None
+    if cut_values is not None and records.slot is not None:
+        slot = expand(records.slot, cut_values)
+        final_value = jnp.take_along_axis(cut_values, slot, axis=0)  # [K, N], [T, N] -> [T, N]
+    rollout = assemble(records, carries, stream.window, last_value, final_value, hyper)
+    return stream._replace(window=last_steps(records, burn_in)), rollout, jax.tree.map(jnp.sum, finished)
 
 
-def _assemble(
-    records: StepRecord, carries: PyTree, window: Inputs, last_value: Array, cut_values: Array | None, hyper: Hyper
+def last_steps(records: StepRecord, burn_in: int) -> Inputs:
+    """What the next rollout's first segment is warmed up with [W, N, M, ...]."""
+    return jax.tree.map(lambda x: x[len(x) - burn_in :], records.inputs)
+
+
+def assemble(
+    records: StepRecord, carries: PyTree, window: Inputs, last_value: Array, final_value: Array | None, hyper: Hyper
 ) -> Rollout:
-    """Folds γ·V(final_obs) into the reward of truncated steps, so that the learner sees rewards and discounts only."""
+    """Folds γ·V(final_obs) into the reward of truncated steps, so that the learner sees rewards and discounts only.
+
+    `final_value` [T, N] matters where `records.bootstrap`. A step that is no transition has a discount of 0 as well;
+    the loss leaves it out.
+    """
     like = lambda x: expand(x, records.value)  # noqa: E731  an agent axis where values have one
     reward = like(hyper.reward_scale * records.reward)
-    if cut_values is not None and records.slot is not None and records.bootstrap is not None:
-        value = jnp.take_along_axis(cut_values, like(records.slot), axis=0)  # [K, N], [T, N] -> [T, N]
-        reward = reward + jnp.where(like(records.bootstrap), hyper.gamma * value, 0.0)
-    discount = like(jnp.where(records.done, 0.0, hyper.gamma))
+    if final_value is not None and records.bootstrap is not None:
+        reward = reward + jnp.where(like(records.bootstrap), hyper.gamma * final_value, 0.0)
+    ends = records.done if records.valid is None else records.done | ~records.valid
+    discount = like(jnp.where(ends, 0.0, hyper.gamma))
     return Rollout(
         inputs=records.inputs,
         avail=records.avail,
@@ -148,6 +170,7 @@ def _assemble(
         last_value=last_value,
         carry=carries,
         window=window,
+        valid=records.valid,
     )
 
 
@@ -179,8 +202,9 @@ def _note_cuts(
     if cut is None:
         return None, None, None
     truncated = timestep.truncated
-    final = timestep._replace(obs=timestep.final_obs, first=jnp.zeros_like(timestep.first), world=timestep.final_world)
-    new = (carry, observe(learner, final, action), timestep.final_avail, learner.world(final))
+    final = timestep._replace(obs=timestep.final_obs, first=jnp.zeros_like(timestep.first))
+    world = learner.world(final.obs, timestep.final_world)
+    new = (carry, observe(learner, final, action), timestep.final_avail, world)
     slots = jnp.arange(jax.tree.leaves(cut.inputs)[0].shape[0])
     here = (slots[:, None] == cut.used) & truncated  # [K, N]
 
@@ -213,11 +237,12 @@ def none_finished(env: JaxEnv, stream: Stream) -> Finished:
     return Finished(zero, zero, zero, dict.fromkeys(names, zero))
 
 
-def _count_episodes(
-    episode: EpisodeStats, finished: Finished, timestep: TimeStep, done: Array
+def count_episodes(
+    episode: EpisodeStats, finished: Finished, timestep: TimeStep
 ) -> tuple[EpisodeStats, Finished]:
     """Adds the step to the open episodes and moves those that ended into the sums, per environment."""
-    ret, length = episode.ret + timestep.reward, episode.length + 1
+    done = timestep.over
+    ret, length = episode.ret + timestep.reward, episode.length + (1 if timestep.valid is None else timestep.valid)
     total = timestep.info.get("return", ret)
     ended = lambda sums, value: sums + jnp.where(done, value, 0.0)  # noqa: E731
     finished = Finished(

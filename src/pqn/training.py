@@ -23,10 +23,10 @@ from pqn import checkpoint, runs
 from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs import registry
-from pqn.errors import Diverged, Interrupted
+from pqn.errors import Diverged, EnvError, EnvFailed, Interrupted
 from pqn.loggers import check_loggers, open_loggers, scalars
 from pqn.metrics import MetricsWriter, Row
-from pqn.program import NEVER, EnvFactory, Program, RunState
+from pqn.program import NEVER, EnvFactory, RunState, make_program
 from pqn.progress import Progress
 
 SECONDS_PER_CHUNK = 1.0  # how long the program may run before the host looks at signals and the clock
@@ -54,7 +54,7 @@ def train(
     Args:
       config: what to train; see `pqn.preset`.
       env: your own environment instead of `config.env.name`: a `SingleEnv`, or a function of `num_envs` that makes a
-        `JaxEnv`.
+        `JaxEnv` or a `HostEnv`.
       out: the run directory; by default `runs/<preset>-<time>`.
       progress: where to report; by default to standard error.
 
@@ -64,8 +64,10 @@ def train(
     config.validate()
     check_loggers(config.save.loggers)
     enable_compilation_cache()
-    program = Program(config, _env_factory(config, env))  # before the directory exists: a bad option leaves no litter
-    with runs.RunDir.create(out, preset=config.preset) as run:
+    program = make_program(
+        config, _env_factory(config, env)
+    )  # before the directory exists: a bad option leaves no litter
+    with runs.RunDir.create(out, preset=config.preset) as run, contextlib.closing(program):
         run.write_json(runs.CONFIG, config.to_dict())
         run.write_json(runs.ENVIRONMENT, runs.describe_environment() | {"device": runs.describe_device()})
         loop = _Loop(program, run, progress or Progress())
@@ -76,11 +78,12 @@ def train(
 def resume(run: str | os.PathLike[str], *, env: Any = None, progress: Progress | None = None) -> Result:
     """Continues a run from its newest intact checkpoint, to exactly the state an uninterrupted run would reach."""
     progress = progress or Progress()
-    with runs.RunDir.open(run) as directory:
+    with runs.RunDir.open(run) as directory, contextlib.ExitStack() as stack:
         config = Config.from_dict(directory.read_json(runs.CONFIG)).validate()
         directory.lock()
         enable_compilation_cache()
-        program = Program(config, _env_factory(config, env))
+        program = make_program(config, _env_factory(config, env))
+        stack.enter_context(contextlib.closing(program))
         loop = _Loop(program, directory, progress)
         try:
             state, meta = checkpoint.restore_latest(directory.checkpoints, program.state_shape, warn=progress.note)
@@ -93,13 +96,13 @@ def resume(run: str | os.PathLike[str], *, env: Any = None, progress: Progress |
             known = (directory.path / runs.SUMMARY).exists()  # not when it was killed between checkpoint and summary
             return Result(directory.path, directory.read_json(runs.SUMMARY)) if known else loop.finish()
         loop.compile()
-        return loop.fit(program.init() if state is None else state)
+        return loop.fit(program.init() if state is None else program.restore(state, progress.note))
 
 
 class _Loop:
     """One process's work on one run."""
 
-    def __init__(self, program: Program, run: runs.RunDir, progress: Progress):
+    def __init__(self, program: Any, run: runs.RunDir, progress: Progress):
         self.program, self.config, self.run, self.progress = program, program.config, run, progress
         self.metrics = MetricsWriter(run.metrics)
         self.loggers = open_loggers(self.config.save.loggers, run.path, self.config.to_dict())
@@ -134,13 +137,16 @@ class _Loop:
         with _Signals() as signals, self.metrics, contextlib.ExitStack() as stack:
             for logger in self.loggers:
                 stack.callback(logger.close)
-            if self.update == 0 and config.eval.count:
+            if self.update == 0 and config.eval.count and self.last_eval is None:
                 self.evaluate(state)
             while self.update < config.updates:
                 stop = min(schedule.next(self.update) for schedule in (log, evaluate, stability, save))
                 count = min(stop - self.update, limit)
                 began = time.perf_counter()
-                state, totals = self.program.chunk(state, count)
+                try:
+                    state, totals = self.program.chunk(state, count)
+                except EnvFailed as failure:
+                    raise self.rescue(failure, failure.state, time.perf_counter() - began) from failure
                 seconds = time.perf_counter() - began
                 self.after_chunk(totals, count, seconds)
                 limit = _pace(limit, count, seconds)
@@ -177,6 +183,18 @@ class _Loop:
             )
         self.progress.update(self.progress_fields())
 
+    def rescue(self, failure: EnvFailed, state: RunState, seconds: float = 0.0) -> EnvFailed:
+        """Saves what was learned before an environment failed, and returns the sentence that says so."""
+        if failure.done:
+            self.after_chunk(failure.totals, failure.done, seconds)
+            self.write_row()
+        self.save(state)
+        self.progress.end()
+        kept = checkpoint.latest(self.run.checkpoints)
+        return EnvFailed(
+            f"{failure}; update {self.update} is saved in {kept}, continue from it with: pqn resume {self.run.path}"
+        )
+
     def write_row(self) -> None:
         """One training row: sums and counts of the episodes that ended since the last one."""
         if self.pending.updates:
@@ -186,16 +204,22 @@ class _Loop:
             self.pending = _Pending(shown=self.pending.shown | self.pending.means(self.config))
 
     def evaluate(self, state: RunState) -> None:
-        result = self.program.evaluate(state)
-        self.last_eval = np.asarray(result.ret, np.float64)
+        try:
+            result = self.program.evaluate(state)
+        except EnvFailed as failure:
+            raise self.rescue(failure, state) from failure
+        if result is None:  # nothing to report yet
+            return
+        if np.isfinite(result.ret).any():
+            self.last_eval = np.asarray(result.ret, np.float64)
         row: Row = {
             "kind": "eval",
             "update": self.update,
             "step": self.steps,
             "returns": result.ret,
-            "length_mean": result.length.mean(axis=1),
+            "length_mean": _mean(result.length),
             "unfinished": (~result.finished).sum(axis=1),
-            **{f"info/{name}": value.mean(axis=1) for name, value in result.info.items()},
+            **{f"info/{name}": _mean(value) for name, value in result.info.items()},
             "wall": self.wall(),
         }
         self.record(row)
@@ -220,17 +244,18 @@ class _Loop:
             "update": self.update,
             "step": self.steps,
             "config": self.config.to_dict(),
-            "spec": spec_to_dict(self.program.env.spec),
+            "spec": spec_to_dict(self.program.learner.spec),
             "seconds": {"wall": self.wall(), "train": self.earlier["train"] + self.train_seconds},
             "eval_returns": self.last_eval,
         }
-        checkpoint.save(self.run.checkpoints, state, self.update, meta, keep=self.config.save.keep)
+        saved = self.program.snapshot(state)
+        checkpoint.save(self.run.checkpoints, saved, self.update, meta, keep=self.config.save.keep)
         self.saved_at = time.perf_counter()
 
     def finish(self) -> Result:
         self.progress.end()
         config, train_seconds = self.config, self.earlier["train"] + self.train_seconds
-        returns = None if self.last_eval is None else self.last_eval.mean(axis=1)
+        returns = None if self.last_eval is None else _mean(self.last_eval)
         summary = {
             "preset": config.preset,
             "env": config.env.name,
@@ -274,7 +299,7 @@ class _Loop:
             "step": self.steps,
             "total": self.config.updates * self.config.steps_per_update,
             "return": means.get("return"),
-            "eval": None if self.last_eval is None else float(self.last_eval.mean()),
+            "eval": None if self.last_eval is None else float(np.nanmean(self.last_eval)),
             "epsilon": self.schedules()["epsilon"],
             "loss": means.get("loss"),
             "rate": rate,
@@ -315,6 +340,13 @@ class _Pending:
             if name != "bad":
                 row[name] = value / self.updates if name in averaged else value
         return row | {"steps_per_second": self.rate(config)}
+
+
+def _mean(values: Any) -> np.ndarray:
+    """Mean over episodes [S, E] -> [S], NaN standing for those that have nothing to report."""
+    known = np.isfinite(values)
+    total = np.where(known, values, 0.0).sum(axis=1, dtype=np.float64)
+    return np.divide(total, known.sum(axis=1), out=np.full(total.shape, np.nan), where=known.any(axis=1))
 
 
 class _Every:
@@ -366,10 +398,15 @@ def _env_factory(config: Config, env: Any) -> EnvFactory:
     kwargs = config.env.kwargs
     if env is None:
         return lambda num_envs: registry.make(config.env.name, num_envs, **kwargs)
+    if hasattr(env, "send"):
+        raise EnvError(
+            f"env is one {type(env).__name__}; give a function that makes one of any size, such as "
+            f"`lambda num_envs: {type(env).__name__}(num_envs)`, since the pool is split into groups."
+        )
     if hasattr(env, "step"):
-        return lambda num_envs: registry.as_jax_env(env, num_envs)
+        return lambda num_envs: registry.as_env(env, num_envs)
     build: Callable[..., Any] = env
-    return lambda num_envs: registry.as_jax_env(build(num_envs, **kwargs), num_envs)
+    return lambda num_envs: registry.as_env(build(num_envs, **kwargs), num_envs)
 
 
 def spec_to_dict(spec: Any) -> dict[str, Any]:

@@ -64,6 +64,11 @@ class TimeStep(NamedTuple):
     # ignoring the action: that step is no transition. Its `obs` starts the episode, and the step before it ended with
     # the true final observation in `obs`. None: every step is a transition, as the contract wants it
 
+    @property
+    def over(self) -> Array:
+        """[N] bool: the games, which is to say the episodes that statistics speak of, that ended with this step."""
+        return self.terminated | self.truncated if self.ended is None else self.ended
+
 
 class Inputs(NamedTuple):
     """What a Q-network reads at one time step; leaves are [T, B, M, ...]."""
@@ -88,6 +93,7 @@ class Rollout(NamedTuple):
     last_value: Array  # [N] V(s_T)
     carry: PyTree  # [T/L, N, ...] recurrent state W steps before each segment; () for feed-forward networks
     window: Inputs  # [W, N, M, ...] the W (burn-in) steps before the rollout
+    valid: Array | None = None  # [T, N] bool, see `TimeStep.valid`
 
 
 class EpisodeStats(NamedTuple):

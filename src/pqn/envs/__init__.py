@@ -11,18 +11,20 @@ from typing import TYPE_CHECKING, Any
 from pqn.errors import EnvError
 
 if TYPE_CHECKING:
-    from pqn.envs.base import Autoreset, JaxEnv, Outcome, SingleEnv
+    from pqn.envs.base import Autoreset, HostEnv, JaxEnv, Outcome, SingleEnv
     from pqn.envs.check import CheckReport, check_env
-    from pqn.envs.registry import EnvInfo, as_jax_env, available, make
+    from pqn.envs.registry import EnvInfo, as_env, as_jax_env, available, make
 
 
 _HOME = {
     "Autoreset": "base",
     "CheckReport": "check",
     "EnvInfo": "registry",
+    "HostEnv": "base",
     "JaxEnv": "base",
     "Outcome": "base",
     "SingleEnv": "base",
+    "as_env": "registry",
     "as_jax_env": "registry",
     "available": "registry",
     "check_env": "check",
@@ -34,9 +36,11 @@ __all__ = [
     "CheckReport",
     "EnvError",
     "EnvInfo",
+    "HostEnv",
     "JaxEnv",
     "Outcome",
     "SingleEnv",
+    "as_env",
     "as_jax_env",
     "available",
     "check_env",

@@ -41,6 +41,9 @@ class HostEnv(Protocol):
     `final_obs` at a truncation). `send` only hands the actions over and `recv` waits for their outcome, so that the
     caller can do something else while the environments step; one `recv` follows each `send`. The arrays of a time
     step may be overwritten by the next one.
+
+    An environment with threads or processes of its own, which step between `send` and `recv`, sets an attribute
+    `concurrent = True`; one without does its work in `recv`.
     """
 
     spec: EnvSpec
@@ -62,8 +65,8 @@ class HostEnv(Protocol):
         """Frees threads and processes."""
         ...
 
-    # An environment that can be put back exactly where it was also has `save() -> dict[str, np.ndarray]` and
-    # `restore(saved) -> TimeStep`; without them a resumed run starts new episodes.
+    # An environment that can be put back exactly where it was also has `save() -> dict[str, np.ndarray]`, arrays whose
+    # shapes never change, and `restore(saved) -> TimeStep`; without them a resumed run starts new episodes.
 
 
 class Outcome(NamedTuple):

@@ -15,8 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pqn.envs.base import Autoreset, JaxEnv, Outcome, SingleEnv
-from pqn.envs.registry import as_jax_env
+from pqn.envs.base import Autoreset, HostEnv, JaxEnv, Outcome, SingleEnv
+from pqn.envs.registry import as_env, as_jax_env
 from pqn.errors import EnvError
 from pqn.types import Array, EnvSpec, PyTree, TimeStep
 
@@ -51,18 +51,21 @@ class Trace(NamedTuple):
     steps: TimeStep  # [T, N, ...]
 
 
-def check_env(env: JaxEnv | SingleEnv, steps: int = 200, seed: int = 0, num_envs: int = 4) -> CheckReport:
-    """Checks an environment against the contract of `JaxEnv` by running it.
+def check_env(env: JaxEnv | SingleEnv | HostEnv, steps: int = 200, seed: int = 0, num_envs: int = 4) -> CheckReport:
+    """Checks an environment against the contract of `JaxEnv` or `HostEnv` by running it.
 
     Args:
-      env: a `JaxEnv`, or a `SingleEnv`, which is wrapped in `Autoreset` first.
+      env: a `JaxEnv`; a `SingleEnv`, which is wrapped in `Autoreset` first; or a `HostEnv`, which is not closed.
       steps: how long to run; more than the longest episode is best.
       seed: of the resets and of the random actions.
-      num_envs: copies of a `SingleEnv`; a `JaxEnv` has its own number.
+      num_envs: copies of a `SingleEnv`; the others have their own number.
 
     Raises:
       EnvError: the first broken promise, as one sentence.
     """
+    if hasattr(env, "send"):
+        return _check_host(env, steps, seed)
+    assert not isinstance(env, HostEnv)
     wrapped = as_jax_env(env, getattr(env, "num_envs", num_envs), source=f"the {type(env).__name__}")
     _check_spec(wrapped)
     if isinstance(wrapped, Autoreset):
@@ -77,27 +80,119 @@ def check_env(env: JaxEnv | SingleEnv, steps: int = 200, seed: int = 0, num_envs
     if not isinstance(wrapped, Autoreset):  # which gets these right by construction
         _check_final_obs(trace)
     _check_pure_and_batched(wrapped, reset, step, seed)
-    truncations = int(trace.steps.truncated.sum())
-    if wrapped.spec.truncates and not truncations:
-        notes.append(f"no episode was truncated in {steps} steps, so `final_obs` is unchecked; try more steps")
+    return _report(wrapped, trace.steps, lengths, notes)
+
+
+def _report(env: JaxEnv | HostEnv, steps: TimeStep, lengths: list[int], notes: list[str]) -> CheckReport:
+    count, truncations = len(steps.reward), int(np.sum(steps.truncated))
+    if env.spec.truncates and not truncations:
+        notes.append(f"no episode was truncated in {count} steps, so `final_obs` is unchecked; try more steps")
     if not lengths:
-        notes.append(f"no episode ended in {steps} steps, so the reset within a step is unchecked; try more steps")
+        notes.append(f"no episode ended in {count} steps, so the reset within a step is unchecked; try more steps")
     return CheckReport(
-        name=wrapped.spec.name,
-        steps=steps,
-        num_envs=wrapped.num_envs,
+        name=env.spec.name,
+        steps=count,
+        num_envs=env.num_envs,
         episodes=len(lengths),
-        terminations=int(trace.steps.terminated.sum()),
+        terminations=int(np.sum(steps.terminated)),
         truncations=truncations,
         lengths=tuple(lengths),
         notes=tuple(notes),
     )
 
 
+# ---- environments outside of JAX ----
+
+
+def _check_host(env: Any, steps: int, seed: int) -> CheckReport:
+    host: Any = as_env(env, getattr(env, "num_envs", 1), source=f"the {type(env).__name__}")
+    _check_spec(host)
+    seeds = np.random.default_rng(seed).integers(0, 2**31, host.num_envs)
+    notes = _check_host_reset(host, seeds)
+    trace = _run_host(host, seeds, steps, seed)
+    again = _run_host(host, seeds, min(steps, 20), seed)
+    if not _same(again.steps, jax.tree.map(lambda x: x[: len(again.before)], trace.steps), exact=True):
+        raise EnvError("the same seeds and actions gave two different results: an environment is more than its seed.")
+    _check_ends(trace.steps, host.spec)
+    lengths = _check_lengths(trace.steps, host.spec)
+    _check_numbers(trace, host.spec)
+    if trace.steps.valid is None:  # otherwise `obs` itself is the final observation
+        _check_final_obs(trace)
+    if hasattr(host, "save"):
+        _check_save(host, seeds, seed)
+    return _report(host, trace.steps, lengths, notes)
+
+
+def _check_host_reset(env: Any, seeds: np.ndarray) -> list[str]:
+    first = _host_call("reset", lambda: env.reset(seeds))
+    if not isinstance(first, TimeStep):
+        raise EnvError(f"`reset` must return a TimeStep, not a {type(first).__name__}.")
+    check_fields("reset", first, env.spec, env.num_envs)
+    _check_first(first)
+    obs = np.array(first.obs)
+    if np.array_equal(obs, env.reset((seeds + 1) % 2**31).obs):
+        return ["every episode starts in the same state: `reset` makes no use of its seeds"]
+    if not np.array_equal(obs, env.reset(seeds[::-1].copy()).obs[::-1]):
+        return ["how an episode starts depends on the environment's place in the pool, not on its seed alone"]
+    return []
+
+
+def _check_first(timestep: TimeStep) -> None:
+    if not np.all(timestep.first):
+        raise EnvError("`first` is not set after `reset`.")
+    if np.any(timestep.terminated) or np.any(timestep.truncated):
+        raise EnvError("`terminated` or `truncated` is set after `reset`, where no step has been taken.")
+    if np.any(timestep.reward):
+        raise EnvError("`reward` is not 0 after `reset`, where no step has been taken.")
+
+
+def _run_host(env: Any, seeds: np.ndarray | None, steps: int, seed: int, start: Any = None) -> Trace:
+    """Random legal actions for `steps` steps from a reset, or from `start`; the arrays are copied as they come."""
+    rng = np.random.default_rng(seed)
+    timestep = env.reset(seeds) if start is None else start
+    names, before, after = set(timestep.info), [], []
+    for _ in range(steps):
+        action = _random_action(rng, env, timestep)
+        before.append(np.array(timestep.obs))
+        _host_call("send", lambda action=action: env.send(action))
+        timestep = _host_call("recv", env.recv)
+        if not isinstance(timestep, TimeStep):
+            raise EnvError(f"`recv` must return a TimeStep, not a {type(timestep).__name__}.")
+        check_fields("recv", timestep, env.spec, env.num_envs)
+        if set(timestep.info) != names:
+            raise EnvError(
+                f"`info` has the names {sorted(names)} after `reset` but {sorted(timestep.info)} after `recv`."
+            )
+        after.append(jax.tree.map(np.array, timestep))
+    return Trace(np.stack(before), jax.tree.map(lambda *x: np.stack(x), *after))
+
+
+def _check_save(env: Any, seeds: np.ndarray, seed: int) -> None:
+    """What follows a `restore` is what followed the `save`."""
+    _run_host(env, seeds, 5, seed)
+    saved = {name: np.array(value) for name, value in _host_call("save", env.save).items()}
+    start = _host_call("restore", lambda: env.restore(saved))
+    start = jax.tree.map(np.array, start)
+    first = _run_host(env, None, 10, seed, start)
+    shapes = {name: np.shape(value) for name, value in env.save().items()}
+    if shapes != {name: value.shape for name, value in saved.items()}:
+        raise EnvError("`save` gave arrays of other shapes ten steps later; they must never change.")
+    env.restore(saved)
+    if not _same(first, _run_host(env, None, 10, seed, start), exact=True):
+        raise EnvError("after `restore` the same actions gave another result: `save` does not hold the whole state.")
+
+
+def _host_call(method: str, run: Callable[[], Any]) -> Any:
+    try:
+        return run()
+    except Exception as error:
+        raise EnvError(f"`{method}` raised {type(error).__name__}: {_first_line(error)}") from error
+
+
 # ---- before anything runs: the spec, and the shapes and dtypes that jax can tell without computing ----
 
 
-def _check_spec(env: JaxEnv) -> None:
+def _check_spec(env: JaxEnv | HostEnv) -> None:
     spec = env.spec
     if not isinstance(spec.obs_shape, tuple) or not all(isinstance(n, int) and n > 0 for n in spec.obs_shape):
         raise EnvError(f"`spec.obs_shape` must be a tuple of positive integers, not {spec.obs_shape!r}.")
@@ -142,7 +237,7 @@ def _check_shapes(env: JaxEnv, reset: Callable, step: Callable) -> None:
     for method, timestep in (("reset", first), ("step", then)):
         if not isinstance(timestep, TimeStep):
             raise EnvError(f"`{method}` must return (state, TimeStep), not (state, {type(timestep).__name__}).")
-        _check_fields(method, timestep, env.spec, env.num_envs)
+        check_fields(method, timestep, env.spec, env.num_envs)
     if set(first.info) != set(then.info):
         raise EnvError(
             f"`info` has the names {sorted(first.info)} after `reset` but {sorted(then.info)} after `step`; "
@@ -151,7 +246,7 @@ def _check_shapes(env: JaxEnv, reset: Callable, step: Callable) -> None:
     _check_same_state(state, after)
 
 
-def _check_fields(method: str, timestep: TimeStep, spec: EnvSpec, num_envs: int) -> None:
+def check_fields(method: str, timestep: TimeStep, spec: EnvSpec, num_envs: int) -> None:
     n, agents = (num_envs,), (num_envs, spec.num_agents)
     _check_presence(method, timestep, spec)
     expected = {
@@ -165,6 +260,7 @@ def _check_fields(method: str, timestep: TimeStep, spec: EnvSpec, num_envs: int)
         "final_avail": ((*agents, spec.num_actions), bool),
         "world": ((*n, spec.world_size), np.float32),
         "final_world": ((*n, spec.world_size), np.float32),
+        "valid": (n, bool),
     }
     fields = {name: (getattr(timestep, name), *wanted) for name, wanted in expected.items()}
     fields |= {f"info[{name!r}]": (value, n, np.float32) for name, value in timestep.info.items()}
@@ -251,12 +347,7 @@ def _check_reset(env: JaxEnv, reset: Callable, seed: int) -> list[str]:
     """The first time step, and whether the key makes a difference."""
     key, other = jax.random.split(jax.random.key(seed))
     state, timestep = _guard("reset", "run", lambda: reset(key))
-    if not np.all(timestep.first):
-        raise EnvError("`first` is not set after `reset`.")
-    if np.any(timestep.terminated) or np.any(timestep.truncated):
-        raise EnvError("`terminated` or `truncated` is set after `reset`, where no step has been taken.")
-    if np.any(timestep.reward):
-        raise EnvError("`reward` is not 0 after `reset`, where no step has been taken.")
+    _check_first(timestep)
     if not _same((state, timestep), reset(key), exact=True):
         raise EnvError("`reset` is not deterministic: the same key gave two different results.")
     again = reset(other)
@@ -283,7 +374,7 @@ def _run(env: JaxEnv, reset: Callable, step: Callable, steps: int, seed: int) ->
     return Trace(np.stack(before), jax.tree.map(lambda *x: np.stack(x), *after))
 
 
-def _random_action(rng: np.random.Generator, env: JaxEnv, timestep: TimeStep) -> np.ndarray:
+def _random_action(rng: np.random.Generator, env: JaxEnv | HostEnv, timestep: TimeStep) -> np.ndarray:
     scores = rng.random((env.num_envs, env.spec.num_agents, env.spec.num_actions))
     if timestep.avail is not None:
         avail = np.asarray(timestep.avail)
@@ -303,18 +394,33 @@ def _check_ends(steps: TimeStep, spec: EnvSpec) -> None:
     if truncated.any() and not spec.truncates:
         raise EnvError("`truncated` is raised although spec.truncates is False.")
     done = (terminated | truncated)[..., None]
+    if steps.valid is not None:
+        _check_next_step_resets(steps, done)
+        return
     if (done & ~steps.first).any():
         raise EnvError("`first` is not set after an episode ended: `obs` must already start the next one.")
     if (steps.first & ~done).any():
         raise EnvError("`first` is set in the middle of an episode.")
 
 
+def _check_next_step_resets(steps: TimeStep, done: np.ndarray) -> None:
+    """Where the step after an episode's end only resets, it must be marked, and be nothing else."""
+    valid = np.asarray(steps.valid)
+    if not np.array_equal(~valid[1:], done[:-1, :, 0]):
+        raise EnvError("`valid` must be false at the step after each end of an episode, and at no other.")
+    if (~valid & (done[..., 0] | (steps.reward != 0))).any():
+        raise EnvError("a step that is not `valid` has a reward or ends an episode, which no reset does.")
+    if (steps.first != ~valid[..., None]).any():
+        raise EnvError("`first` must be set by the steps that are not `valid`, whose `obs` starts an episode, only.")
+
+
 def _check_lengths(steps: TimeStep, spec: EnvSpec) -> list[int]:
     """Lengths of the finished episodes, after comparing all lengths with `spec.max_episode_steps`."""
     limit, lengths = spec.max_episode_steps, []
     length = np.zeros(steps.terminated.shape[1], int)
-    for terminated, truncated in zip(steps.terminated, steps.truncated, strict=True):
-        length += 1
+    valid = np.ones_like(steps.terminated) if steps.valid is None else steps.valid
+    for terminated, truncated, counts in zip(steps.terminated, steps.truncated, valid, strict=True):
+        length += counts
         if limit is not None and (length > limit).any():
             raise EnvError(f"an episode is longer than spec.max_episode_steps = {limit}.")
         if limit is not None and (truncated & (length < limit)).any():

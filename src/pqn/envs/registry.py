@@ -19,7 +19,7 @@ from pqn.envs import atari_games
 from pqn.errors import EnvError
 
 if TYPE_CHECKING:
-    from pqn.envs.base import JaxEnv
+    from pqn.envs.base import HostEnv, JaxEnv
 
 
 class EnvInfo(NamedTuple):
@@ -31,7 +31,7 @@ class EnvInfo(NamedTuple):
 
 
 class Family(NamedTuple):
-    """Where a family of environments lives; its module has `make(name, num_envs, **kwargs) -> JaxEnv`."""
+    """Where a family lives; its module has `make(name, num_envs, **kwargs)`, which gives a `JaxEnv` or a `HostEnv`."""
 
     module: str
     names: dict[str, str]  # name -> short description
@@ -39,6 +39,7 @@ class Family(NamedTuple):
     extra: str | None = None  # the optional dependency that brings its package; None: a core dependency
     prefixed: bool = False  # whether names are written "family:name"; otherwise the bare name is the common form
     summary: str = ""  # where there are too many names for a row each in `pqn envs`: what they have in common
+    open: bool = False  # whether any name may follow the prefix: the package has a registry of its own
 
 
 _CONTINUOUS = "has continuous actions, and Q-learning takes a maximum over finitely many"
@@ -171,6 +172,16 @@ _ATARI = Family(
     prefixed=True,
     summary="Atari 2600 on ale-py, which is GPL-2.0; options protocol (paper, dopamine), threads, sticky_actions, …",
 )
+_GYMNASIUM = Family(
+    module="pqn.envs.gymnasium",
+    names={
+        "LunarLander-v3": "land between the flags (needs gymnasium[box2d]); any other id of your gymnasium works, too",
+    },
+    refused={},
+    extra="gymnasium",
+    prefixed=True,
+    open=True,
+)
 FAMILIES: dict[str, Family] = {
     "gymnax": _GYMNAX,
     "probe": _PROBE,
@@ -180,10 +191,11 @@ FAMILIES: dict[str, Family] = {
     "hanabi": _HANABI,
     "mpe": _MPE,
     "atari": _ATARI,
+    "gymnasium": _GYMNASIUM,
 }
 
 
-def make(name: str, num_envs: int, **kwargs: Any) -> JaxEnv:
+def make(name: str, num_envs: int, **kwargs: Any) -> JaxEnv | HostEnv:
     """Builds N copies of the environment `name`; kwargs are its own options.
 
     Raises:
@@ -228,6 +240,24 @@ def as_jax_env(env: Any, num_envs: int, source: str = "the environment") -> JaxE
     return env
 
 
+def as_env(env: Any, num_envs: int, source: str = "the environment") -> JaxEnv | HostEnv:
+    """`as_jax_env`, which also lets a `HostEnv` of the right size pass."""
+    from pqn.envs.base import HostEnv
+    from pqn.types import EnvSpec
+
+    if not hasattr(env, "send"):
+        return as_jax_env(env, num_envs, source)
+    missing = [part for part in ("spec", "num_envs", "reset", "send", "recv", "close") if not hasattr(env, part)]
+    if missing or not isinstance(env, HostEnv):
+        parts = " and ".join(f"`{part}`" for part in missing)
+        raise EnvError(f"{source} is a {type(env).__name__} without {parts}; see HostEnv in pqn.envs.")
+    if not isinstance(env.spec, EnvSpec):
+        raise EnvError(f"{source} has a `spec` of type {type(env.spec).__name__}; it must be a pqn.types.EnvSpec.")
+    if env.num_envs != num_envs:
+        raise EnvError(f"{source} has {env.num_envs} environments where {num_envs} were asked for.")
+    return env
+
+
 def _resolve(name: str) -> tuple[str | None, str]:
     """The family and the name within it; family None for "module:function"."""
     prefix, colon, rest = name.partition(":")
@@ -235,6 +265,8 @@ def _resolve(name: str) -> tuple[str | None, str]:
         if prefix not in FAMILIES:
             return None, name
         families, short = [prefix], rest
+        if FAMILIES[prefix].open:
+            return prefix, short
     else:
         families, short = [family for family, entry in FAMILIES.items() if not entry.prefixed], name
     for family in families:
@@ -275,7 +307,7 @@ def _load(family: str) -> Any:
     return module
 
 
-def _make_user_env(name: str, num_envs: int, kwargs: dict[str, Any]) -> JaxEnv:
+def _make_user_env(name: str, num_envs: int, kwargs: dict[str, Any]) -> JaxEnv | HostEnv:
     """Imports "module:function" with the current directory on the path, calls it, and wraps the result."""
     function = _import_function(name)
     arguments = dict(kwargs)
@@ -295,7 +327,7 @@ def _make_user_env(name: str, num_envs: int, kwargs: dict[str, Any]) -> JaxEnv:
         env = function(**arguments)
     except Exception as error:
         raise EnvError(f"{name} raised {_describe(error)}") from error
-    return as_jax_env(env, num_envs, source=f"what {name} returned")
+    return as_env(env, num_envs, source=f"what {name} returned")
 
 
 def _import_function(name: str) -> Any:

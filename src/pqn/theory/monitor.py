@@ -13,7 +13,7 @@ from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs import registry
 from pqn.errors import ConfigError
-from pqn.program import Program, RunState
+from pqn.program import Program, RunState, make_program
 from pqn.theory.stability import StabilityReport, Transitions, final_layer_mask, make_meter, stability
 from pqn.types import Array, PyTree
 
@@ -31,6 +31,8 @@ class Monitor:
     """
 
     def __init__(self, program: Program, transitions: int = 1024, iterations: int = 40):
+        if not isinstance(program, Program):
+            raise ConfigError("stability is measured on environments written in JAX; this one lives outside of it")
         if program.env.spec.num_agents > 1:
             raise ConfigError("stability is defined for one agent; this environment has several")
         if transitions < 1 or iterations < 2:
@@ -83,6 +85,7 @@ def measure_run(
     if not 0 <= index < config.seeds:
         raise ConfigError(f"{run} has {config.seeds} seeds, numbered from 0; there is no number {index}")
     enable_compilation_cache()
-    program = Program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
+    program = make_program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
+    monitor = Monitor(program, transitions, iterations)
     state, meta = checkpoint.restore_latest(directory.checkpoints, program.state_shape)
-    return Monitor(program, transitions, iterations).measure(state, index), int(meta["step"])
+    return monitor.measure(state, index), int(meta["step"])

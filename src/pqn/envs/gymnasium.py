@@ -1,0 +1,241 @@
+"""Any Gymnasium environment with discrete actions: `gymnasium:LunarLander-v3`.
+
+Options of `env.kwargs`: `vectorization_mode` (`sync`: in this process; `async`: a process for each environment;
+`vector_entry_point`: the environment's own vectorised form), `autoreset_mode` (`same_step`, `next_step`, `disabled`),
+`context` (how processes are started); all others go to `gymnasium.make`.
+
+Every autoreset mode is mapped onto the contract. `same_step` is the contract, `disabled` resets here, within the step.
+A vectorised form of its own often knows `next_step` only: there the step after an episode's end ignores the action and
+merely resets, and such a step is marked as no transition (`TimeStep.valid`).
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import multiprocessing
+import signal
+from collections.abc import Callable
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+
+from pqn.errors import EnvError
+from pqn.types import EnvSpec, TimeStep
+
+MODES = {mode.name.lower(): mode for mode in AutoresetMode}
+VECTORISATIONS = ("sync", "async", "vector_entry_point")
+MOST_STATES = 10_000  # of a discrete observation, which becomes one-hot
+
+
+def make(
+    name: str,
+    num_envs: int,
+    vectorization_mode: str = "sync",
+    autoreset_mode: str = "same_step",
+    context: str = "forkserver",
+    **kwargs: Any,
+) -> GymnasiumEnv:
+    """N copies of the environment that Gymnasium knows as `name`.
+
+    Raises:
+      EnvError: no such environment, options it does not take, or spaces that Q-learning cannot use.
+    """
+    full = f"gymnasium:{name}"
+    for option, value, known in (
+        ("vectorization_mode", vectorization_mode, VECTORISATIONS),
+        ("autoreset_mode", autoreset_mode, tuple(MODES)),
+    ):
+        if value not in known:
+            raise EnvError(f"{full}: {option} is {value!r}; it must be one of {', '.join(known)}.")
+    build = _Builder(name, kwargs)
+    if vectorization_mode == "vector_entry_point":
+        envs = _explained(full, lambda: gymnasium.make_vec(name, num_envs, vectorization_mode, **kwargs))
+        return GymnasiumEnv(_spec(full, envs), num_envs, lambda: envs)
+    one = _explained(full, build)
+    spec = _spec(full, one)
+    one.close()
+    mode = MODES[autoreset_mode]
+    if vectorization_mode == "async":
+        start = lambda: AsyncVectorEnv(  # noqa: E731
+            [build] * num_envs, copy=False, context=_context(context), autoreset_mode=mode
+        )
+    else:
+        start = lambda: SyncVectorEnv([build] * num_envs, copy=False, autoreset_mode=mode)  # noqa: E731
+    return GymnasiumEnv(spec, num_envs, start, concurrent=vectorization_mode == "async")
+
+
+class GymnasiumEnv:
+    """A Gymnasium vector environment under the `HostEnv` contract. It is started by the first `reset`.
+
+    Args:
+      spec: of one environment.
+      num_envs: N.
+      start: makes the vector environment.
+      concurrent: whether it has processes of its own.
+    """
+
+    def __init__(self, spec: EnvSpec, num_envs: int, start: Callable[[], VectorEnv], concurrent: bool = False):
+        self.spec, self.num_envs, self.concurrent, self._start = spec, num_envs, concurrent, start
+        self._envs: Any = None
+        self._action: np.ndarray | None = None  # sent, and its outcome not yet received
+
+    def reset(self, seeds: np.ndarray) -> TimeStep:
+        if self._envs is None:
+            self._envs = self._start()
+            self._mode = _mode(self._envs)
+            self._convert = _converter(self._envs.single_observation_space, self.spec)
+            self._first_action = int(self._envs.single_action_space.start)
+        own = isinstance(self._envs, SyncVectorEnv | AsyncVectorEnv)
+        # Vectorised forms of their own have one generator for all, so one number must do.
+        seed: Any = [int(seed) for seed in seeds] if own else int(np.bitwise_xor.reduce(seeds))
+        obs, _ = self._envs.reset(seed=seed)
+        self._over = np.zeros(self.num_envs, bool)
+        no, obs = np.zeros(self.num_envs, bool), self._convert(obs)
+        return TimeStep(
+            obs=obs,
+            first=np.ones((self.num_envs, 1), bool),
+            reward=np.zeros(self.num_envs, np.float32),
+            terminated=no,
+            truncated=no,
+            final_obs=np.zeros_like(obs),
+            valid=~no if self._mode is AutoresetMode.NEXT_STEP else None,
+        )  # type: ignore[arg-type]  # numpy arrays, as the contract says
+
+    def send(self, action: np.ndarray) -> None:
+        self._action = action[:, 0].astype(np.int64) + self._first_action
+        if self.concurrent:
+            self._envs.step_async(self._action)
+
+    def recv(self) -> TimeStep:
+        obs, reward, terminated, truncated, info = (
+            self._envs.step_wait() if self.concurrent else self._envs.step(self._action)
+        )
+        self._action = None
+        terminated = np.asarray(terminated, bool)
+        truncated = np.asarray(truncated, bool) & ~terminated  # where both are claimed, the task has ended
+        done = terminated | truncated
+        obs, first, valid = self._convert(obs), done, None
+        final_obs = obs
+        if self._mode is AutoresetMode.SAME_STEP:
+            if truncated.any():
+                final_obs = obs.copy()
+                final_obs[truncated] = self._convert(np.stack(info["final_obs"][truncated]))
+        elif self._mode is AutoresetMode.DISABLED:
+            if done.any():
+                final_obs = obs.copy()
+                obs = self._convert(self._envs.reset(options={"reset_mask": done})[0])
+        else:  # the episodes that were over have only been reset by this step
+            first, valid = self._over, ~self._over
+            self._over = done
+        return TimeStep(
+            obs=obs,
+            first=first[:, None],
+            reward=np.asarray(reward, np.float32),
+            terminated=terminated,
+            truncated=truncated,
+            final_obs=final_obs,
+            valid=valid,
+        )  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        envs, self._envs = self._envs, None
+        if envs is None:
+            return
+        if self.concurrent and self._action is not None:  # a process that did not answer, and may be dead, is not asked
+            for process in envs.processes:
+                process.terminate()
+            envs.closed = True
+        else:
+            envs.close()
+
+
+class _Builder:
+    """Makes one environment, here or in a process of its own."""
+
+    def __init__(self, name: str, kwargs: dict[str, Any]):
+        self.name, self.kwargs = name, kwargs
+
+    def __call__(self) -> gymnasium.Env:
+        if multiprocessing.parent_process() is not None:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which ends its processes itself
+        return gymnasium.make(self.name, disable_env_checker=True, **self.kwargs)
+
+
+def _context(context: str) -> str:
+    known = multiprocessing.get_all_start_methods()
+    return context if context in known else "spawn"
+
+
+def _mode(envs: VectorEnv) -> AutoresetMode:
+    """How a vector environment resets; one that does not say does what Gymnasium's own did before they could say."""
+    mode = envs.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
+    return mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
+
+
+def _spec(name: str, env: Any) -> EnvSpec:
+    """From the spaces of an environment, or of a vector environment, to a spec."""
+    vector = isinstance(env, VectorEnv)
+    action = env.single_action_space if vector else env.action_space
+    obs = env.single_observation_space if vector else env.observation_space
+    if isinstance(action, spaces.Box):
+        raise EnvError(f"{name} has continuous actions, and Q-learning takes a maximum over finitely many.")
+    if not isinstance(action, spaces.Discrete):
+        raise EnvError(f"{name} has actions of kind {type(action).__name__}; only Discrete ones are supported.")
+    shape, dtype = _obs_form(name, obs)
+    limit = env.spec.max_episode_steps if env.spec is not None else None
+    return EnvSpec(name, shape, np.dtype(dtype), int(action.n), max_episode_steps=limit, truncates=True)
+
+
+def _obs_form(name: str, space: spaces.Space) -> tuple[tuple[int, ...], Any]:
+    if isinstance(space, spaces.Discrete):
+        if space.n > MOST_STATES:
+            raise EnvError(f"{name} has {space.n} discrete observations; more than {MOST_STATES} are not made one-hot.")
+        return (int(space.n),), bool
+    if isinstance(space, spaces.MultiBinary):
+        return tuple(space.shape), bool
+    if isinstance(space, spaces.Box):
+        return tuple(space.shape) or (1,), space.dtype if space.dtype in (np.uint8, bool) else np.float32
+    raise EnvError(
+        f"{name} has observations of kind {type(space).__name__}; only Box, Discrete and MultiBinary ones are supported, "
+        "so flatten them with gymnasium.wrappers.FlattenObservation in an environment that you register."
+    )
+
+
+def _converter(space: spaces.Space, spec: EnvSpec) -> Callable[[np.ndarray], np.ndarray]:
+    """From Gymnasium's observations [N, ...] to ours [N, 1, *obs_shape]; no copy where none is needed."""
+    if isinstance(space, spaces.Discrete):
+        start, states = int(space.start), np.arange(int(space.n))
+        return lambda obs: (np.asarray(obs)[:, None] - start == states)[:, None]
+    return lambda obs: np.asarray(obs).astype(spec.obs_dtype, copy=False).reshape(len(obs), 1, *spec.obs_shape)
+
+
+def _explained(name: str, build: Callable[[], Any]) -> Any:
+    """What Gymnasium has to say about a name or an option, in one sentence of ours."""
+    try:
+        return build()
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise EnvError(f"{name} cannot be made: {_first_line(error)}") from error
+    except (gymnasium.error.UnregisteredEnv, gymnasium.error.Error, ModuleNotFoundError) as error:
+        short = name.partition(":")[2]
+        if short in gymnasium.registry:
+            raise EnvError(f"{name} cannot be made: {_first_line(error)}") from error
+        raise EnvError(f"Gymnasium knows no environment {short!r}{_near(short)}") from error
+    except TypeError as error:
+        raise EnvError(f"{name} cannot be made with these options: {_first_line(error)}") from error
+
+
+def _near(name: str) -> str:
+    known = {key.lower(): key for key in gymnasium.registry}
+    stem = name.lower().partition("-")[0]
+    close = [full for key, full in known.items() if key.rpartition("/")[2].partition("-")[0] == stem]
+    close = close or [known[key] for key in difflib.get_close_matches(name.lower(), known, n=3, cutoff=0.6)]
+    return f", did you mean {' or '.join(close[:3])}?" if close else "; `gymnasium.pprint_registry()` lists them all."
+
+
+def _first_line(error: Exception) -> str:
+    lines = inspect.cleandoc(str(error)).splitlines()
+    return lines[0].rstrip(".") + "." if lines else f"{type(error).__name__}."

@@ -1,0 +1,152 @@
+"""Evaluation in simulators on the CPU, in two ways.
+
+`Beside` follows the greedy environments that are stepped beside training, as in the paper: they cost a few per cent
+and never stop a run. An environment reports one episode at a time: the first that began after its last report. So a
+row holds at most one episode of each environment, however short the episodes are; one that is still open when a row
+is due is not lost but reported in a later row, and the row says so. Parameters change while such an episode is
+played. Where a number about *one* set of parameters is wanted, as at the end of a run or for `pqn eval`, `play` plays
+the first full episode of fresh environments, as for environments in JAX.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from pqn.device import over_seeds, to_device
+from pqn.envs.base import HostEnv
+from pqn.evaluate import Evaluation
+from pqn.exploration import epsilon_greedy
+from pqn.host.collect import Seen, Track
+from pqn.host.pool import Pool, Share
+from pqn.learner import Learner, LearnerState
+from pqn.types import Array, PyTree
+
+WAITING, PLAYING, OVER = 0, 1, 2  # for an episode to begin; the episode to report; its result is in
+
+
+class Beside:
+    """The episodes of the greedy environments [S, E], of which each waits, plays or has a result to report."""
+
+    def __init__(self, num_seeds: int, shares: list[Share], info: list[str]):
+        self.shares = shares
+        shape = (num_seeds, shares[-1].beside.stop)
+        self.phase = np.full(shape, PLAYING, np.int32)
+        self.ret, self.length = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
+        self.fresh = np.ones(shape, bool)  # an episode begins with the next step
+        self.info = {name: np.zeros(shape, np.float32) for name in info}
+
+    def add(self, tracks: tuple[Track, ...]) -> None:
+        """Takes note of a rollout."""
+        if not self.phase.size:
+            return
+        parts = [jax.tree.map(lambda x, n=share.num_train: x[:, :, n:], _numbers(track))
+                 for track, share in zip(tracks, self.shares, strict=True)]  # fmt: skip
+        steps = jax.tree.map(lambda *x: np.concatenate(x, axis=2), *parts)
+        for t in range(steps["done"].shape[1]):
+            self._step({name: value[:, t] for name, value in steps.items() if name != "info"}, steps["info"], t)
+
+    def _step(self, now: dict[str, np.ndarray], info: dict[str, np.ndarray], t: int) -> None:
+        playing, waiting, done = self.phase == PLAYING, self.phase == WAITING, now["done"]
+        self.ret += np.where(playing, now["reward"], 0.0)
+        self.length += playing & now["valid"]
+        ended = playing & done
+        self.phase[ended] = OVER
+        if ended.any():
+            for name, value in info.items():
+                self.info[name][ended] = value[:, t][ended]
+            if "return" in info:
+                self.ret[ended] = info["return"][:, t][ended]
+        self._begin(waiting & done)
+        self.fresh = done
+
+    def _begin(self, where: np.ndarray) -> None:
+        self.phase[where] = PLAYING
+        self.ret[where], self.length[where] = 0.0, 0.0
+
+    def report(self) -> Evaluation:
+        """The results that are in [S, E], NaN where none is; the environments that reported wait for a new episode."""
+        over = self.phase == OVER
+        known = lambda x: np.where(over, x, np.nan)  # noqa: E731
+        info: Any = {name: known(value) for name, value in self.info.items()}
+        result: Any = (known(self.ret), known(self.length), over)
+        self.phase[over] = WAITING
+        self._begin(over & self.fresh)
+        return Evaluation(*result, info)
+
+    def save(self) -> PyTree:
+        return {name: getattr(self, name) for name in ("phase", "ret", "length", "fresh", "info")}
+
+    def restore(self, saved: PyTree) -> None:
+        for name, value in saved.items():
+            setattr(self, name, jax.tree.map(np.array, value))
+
+
+def _numbers(track: Track) -> dict[str, Any]:
+    """[S, T, n] each."""
+    valid = np.ones_like(track.over) if track.valid is None else track.valid
+    return {"reward": track.reward, "done": track.over, "valid": valid, "info": track.info}
+
+
+def play(
+    make_env: Callable[[int], HostEnv],
+    learner: Learner,
+    state: LearnerState,
+    keys: Array,
+    episodes: int,
+    epsilon: float,
+    max_steps: int,
+) -> Evaluation:
+    """Plays the first full episode of `episodes` fresh environments for each of S seeds; returns numpy arrays [S, E].
+
+    An episode that ends early waits for the longest one; its environment goes on, and nobody looks.
+    """
+    seeds = len(keys)
+    resets, explores = jax.vmap(jax.random.split, out_axes=1)(keys)
+    pool = Pool(make_env, seeds, episodes, 0, groups=1)
+
+    def act_one(state: LearnerState, seen: Seen, key: Array) -> tuple[PyTree, Array]:
+        carry, q = learner.q_values(state, seen.carry, seen.inputs(learner))
+        return carry, epsilon_greedy(jax.random.uniform(key, q.shape[:2]), q, seen.avail, epsilon)
+
+    def act_all(state: LearnerState, seen: Seen, keys: Array, t: Array) -> tuple[PyTree, Array]:
+        return over_seeds(act_one, seeds)(state, seen, jax.vmap(lambda key: jax.random.fold_in(key, t))(keys))
+
+    act = jax.jit(act_all)
+    try:
+        timestep = pool.reset(env_seeds(resets, episodes), np.zeros((seeds, 0), np.int64))[0]
+        shape = (seeds, episodes)
+        ret, length, finished = np.zeros(shape, np.float32), np.zeros(shape, np.float32), np.zeros(shape, bool)
+        info = {name: np.zeros(shape, np.float32) for name in timestep.info}
+        action: Any = np.zeros((*shape, learner.spec.num_agents), np.int32)
+        carry = learner.network.initial_carry(*action.shape)
+        for t in range(max_steps):
+            obs, avail = to_device((timestep.obs, timestep.avail))
+            seen = Seen(obs, avail, None, timestep.first.copy(), action, timestep.reward.copy(), carry)
+            carry, action = act(state, seen, explores, np.int32(t))
+            pool.send(0, np.asarray(action))
+            timestep = pool.recv(0)
+            playing = ~finished
+            ended = playing & timestep.over
+            ret += np.where(playing, timestep.reward, 0.0)
+            length += playing if timestep.valid is None else playing & timestep.valid
+            for name, value in timestep.info.items():
+                info[name][ended] = value[ended]
+            if "return" in timestep.info:
+                ret[ended] = timestep.info["return"][ended]
+            finished |= ended
+            if finished.all():
+                break
+    finally:
+        pool.close()
+    infos: Any = info
+    return Evaluation(*(np.asarray(x) for x in (ret, length, finished)), infos)  # type: ignore
+
+
+def env_seeds(keys: Array, count: int) -> np.ndarray:
+    """[S, count] seeds for simulators, non-negative and below 2³¹, from a key for each of S seeds."""
+    bits = jax.vmap(lambda key: jax.random.bits(key, (count,), "uint32") >> 1)(keys)
+    return np.asarray(bits).astype(np.int64)

@@ -1,0 +1,142 @@
+"""The simulators of a run: S seeds × (N training + E greedy) environments, split into groups that step in turn.
+
+While one group steps on the CPU, the actions of the other are computed on the accelerator. Every environment has a
+seed of its own, so which group it is in changes nothing about what it does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from pqn.envs.base import HostEnv
+from pqn.envs.check import check_fields
+from pqn.errors import EnvFailed, PqnError
+from pqn.types import TimeStep
+
+
+class Share(NamedTuple):
+    """The environments of one group, as ranges of the N training and E greedy environments of each seed."""
+
+    train: slice
+    beside: slice
+
+    @property
+    def num_train(self) -> int:
+        return self.train.stop - self.train.start
+
+    @property
+    def size(self) -> int:
+        """Environments per seed; the training ones come first."""
+        return self.num_train + self.beside.stop - self.beside.start
+
+
+def shares(num_train: int, num_beside: int, groups: int) -> list[Share]:
+    """Splits the environments of a seed as evenly as they go; the larger parts of one kind meet the smaller of the other.
+
+    >>> [share.size for share in shares(5, 3, 2)]
+    [4, 4]
+    """
+    train = _split(num_train, groups)
+    beside = _split(num_beside, groups)[::-1]
+    ends = np.cumsum([0, *(part.stop - part.start for part in beside)])
+    return [Share(a, slice(int(start), int(stop))) for a, start, stop in zip(train, ends[:-1], ends[1:], strict=True)]
+
+
+def _split(count: int, parts: int) -> list[slice]:
+    ends = [-(-count * i // parts) for i in range(parts + 1)]
+    return [slice(start, stop) for start, stop in zip(ends[:-1], ends[1:], strict=True)]
+
+
+class Pool:
+    """The groups and their simulators.
+
+    Arrays go in and come out with the axes [S, n, ...], n being the group's environments of each seed. Whatever a
+    simulator raises becomes an `EnvFailed`, and the pool is `broken` from then on.
+
+    Args:
+      make_env: makes a `HostEnv` of a given size; called once for each group.
+      num_seeds, num_train, num_beside: S, N and E.
+      groups: how many; fewer where there are fewer training environments.
+    """
+
+    def __init__(
+        self, make_env: Callable[[int], HostEnv], num_seeds: int, num_train: int, num_beside: int, groups: int = 2
+    ):
+        self.num_seeds = num_seeds
+        self.shares = shares(num_train, num_beside, min(groups, num_train))
+        self.broken = False
+        self.envs: list[HostEnv] = []
+        for share in self.shares:
+            self.envs.append(self._call("be made", lambda n=num_seeds * share.size: make_env(n)))
+        # Only simulators with threads or processes of their own gain from having both groups under way at once.
+        self.concurrent = all(getattr(env, "concurrent", False) for env in self.envs)
+        self.can_save = all(hasattr(env, "save") and hasattr(env, "restore") for env in self.envs)
+
+    def reset(self, train_seeds: np.ndarray, beside_seeds: np.ndarray) -> list[TimeStep]:
+        """Starts all episodes, from seeds [S, N] and [S, E]."""
+        out = []
+        for share, env in zip(self.shares, self.envs, strict=True):
+            seeds = np.concatenate([train_seeds[:, share.train], beside_seeds[:, share.beside]], axis=1).ravel()
+            timestep = self._call("reset", lambda env=env, seeds=seeds: env.reset(seeds))
+            check_fields("reset", timestep, env.spec, env.num_envs)
+            out.append(self._by_seed(timestep))
+        return out
+
+    def send(self, group: int, action: np.ndarray) -> None:
+        """Starts a step of a group with actions [S, n, M]."""
+        env = self.envs[group]
+        flat = action.reshape(-1, *action.shape[2:])
+        try:
+            env.send(flat)
+        except Exception as error:
+            raise self._failed("step", error) from error
+
+    def recv(self, group: int) -> TimeStep:
+        """The outcome of that step; the arrays are the simulator's own and may change with its next step."""
+        try:
+            return self._by_seed(self.envs[group].recv())
+        except Exception as error:
+            raise self._failed("step", error) from error
+
+    def save(self) -> tuple[dict[str, np.ndarray], ...]:
+        """Where every simulator stands."""
+        return tuple(self._call("be saved", lambda env=env: dict(env.save())) for env in self.envs)  # type: ignore
+
+    def restore(self, saved: Sequence[dict[str, Any]]) -> None:
+        for env, one in zip(self.envs, saved, strict=True):
+            arrays = {name: np.asarray(value) for name, value in one.items()}
+            self._call("be restored", lambda env=env, arrays=arrays: env.restore(arrays))  # type: ignore
+
+    def close(self) -> None:
+        """Frees threads and processes; what a broken simulator has to say about that no longer matters."""
+        for env in self.envs:
+            try:
+                env.close()
+            except Exception:
+                if not self.broken:
+                    raise
+
+    def _by_seed(self, timestep: TimeStep) -> TimeStep:
+        seeds = self.num_seeds
+        return jax.tree.map(lambda x: x.reshape(seeds, x.shape[0] // seeds, *x.shape[1:]), timestep)
+
+    def _call(self, what: str, function: Callable[[], Any]) -> Any:
+        try:
+            return function()
+        except PqnError:
+            raise
+        except Exception as error:
+            raise self._failed(what, error) from error
+
+    def _failed(self, what: str, error: Exception) -> EnvFailed:
+        self.broken = True
+        lines = str(error).strip().splitlines()
+        name = self.envs[0].spec.name if self.envs else "the environment"
+        if isinstance(error, EOFError | ConnectionError | BrokenPipeError):
+            return EnvFailed(f"a worker process of {name} died ({type(error).__name__})")
+        said = f": {lines[0]}" if lines else ""
+        return EnvFailed(f"{name} could not {what}: it raised {type(error).__name__}{said}")

@@ -1,0 +1,339 @@
+"""The program of a run whose environments live outside of JAX; it offers the host loop what `Program` does.
+
+The learner is the same compiled code. Around it, a Python loop lets the simulators and the accelerator work at the
+same time (`collect`), and a run's state is partly theirs: where a simulator can say where it stands, a checkpoint
+holds that too and a resumed run equals an uninterrupted one to the bit; otherwise it starts new episodes, with the
+parameters, the optimiser and the random keys of the checkpoint.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pqn.config import Config
+from pqn.device import compiler_options, over_seeds
+from pqn.errors import ConfigError, EnvFailed
+from pqn.evaluate import Evaluation, step_limit
+from pqn.host.collect import Collected, Collector, Stream
+from pqn.host.greedy import Beside, env_seeds, play
+from pqn.host.pool import Pool
+from pqn.learner import FlatState, Hyper, Learner, LearnerState, Work
+from pqn.program import NEVER, EnvFactory, RunState, report
+from pqn.rollout import Finished
+from pqn.types import Array, EnvSpec, EpisodeStats, Inputs, PyTree
+
+
+class Saved(NamedTuple):
+    """A checkpoint of a host run."""
+
+    learner: LearnerState
+    key: Array
+    whole: Any  # bool: the rest is there, so that the run can go on where it stood
+    stream: Any  # () for simulators that cannot be saved
+    beside: PyTree
+    envs: tuple[dict[str, Any], ...]
+
+
+class Lesson(NamedTuple):
+    """A rollout that is yet to be learned from."""
+
+    collected: Collected
+    key: Array  # of its minibatches
+
+
+class HostProgram:
+    """S seeds of PQN on a pool of simulators.
+
+    Args:
+      config: a validated configuration.
+      make_env: makes a `HostEnv` of a given size.
+      spec: of those environments.
+      groups: into how many the pool is split; the data do not depend on it.
+    """
+
+    def __init__(self, config: Config, make_env: EnvFactory, spec: EnvSpec, groups: int = 2):
+        if config.save.stability:
+            raise ConfigError(
+                f"save.stability is {config.save.stability}; it must be 0 for {spec.name}, since stability is measured on "
+                "environments written in JAX"
+            )
+        self.config, self.make_env = config, make_env
+        self.learner = Learner(config, spec)
+        self.hyper = Hyper.of(config)
+        self.seeds = jnp.arange(config.seed, config.seed + config.seeds)
+        self.groups, self.num_beside = groups, config.eval.beside if config.eval.count else 0
+        self.compile_seconds = 0.0
+        self._pending: Lesson | None = None  # with `learner.overlap`: collected, not yet learned from
+        self._steps = config.learner.epochs * config.learner.minibatches
+        turns = groups * config.learner.rollout_steps if config.learner.overlap else 1
+        # Gradient steps queued at a time: few enough, when overlapped, that no action waits long behind them.
+        self._piece = min(m for m in range(1, self._steps + 1) if self._steps % m == 0 and self._steps // m <= turns)
+
+    # --- one seed ---------------------------------------------------------------------------------------------------
+
+    def init_one(self, seed: Array) -> tuple[LearnerState, Array]:
+        key, net_key, _ = self._split(seed)
+        return self.learner.init(net_key), key
+
+    @staticmethod
+    def _split(seed: Array) -> tuple[Array, Array, Array]:
+        """Keys for the run, the network and the environments: the same as those of a run in JAX."""
+        key, net_key, env_key = jax.random.split(jax.random.key(seed), 3)
+        return key, net_key, env_key
+
+    def prepare_one(
+        self, state: LearnerState, key: Array, collected: Collected, hyper: Hyper
+    ) -> tuple[FlatState, Work, EpisodeStats, Inputs, Finished]:
+        data, episode, window, finished = self.collector.pack_one(collected, hyper)
+        return self.learner.flatten(state), self.learner.prepare(state, data, key, hyper), episode, window, finished
+
+    def descend_one(
+        self, flat: FlatState, params: PyTree, work: Work, hyper: Hyper, start: Array
+    ) -> tuple[FlatState, dict[str, Array]]:
+        part = lambda x: jax.lax.dynamic_slice_in_dim(x, start, self._piece)  # noqa: E731
+        return self.learner.descend(
+            flat, params, work._replace(orders=part(work.orders), steps=part(work.steps)), hyper
+        )
+
+    def finish_one(
+        self, state: LearnerState, flat: FlatState, work: Work, metrics: list[dict[str, Array]], finished: Finished
+    ) -> tuple[LearnerState, dict[str, Array]]:
+        joined = jax.tree.map(lambda *x: jnp.concatenate(x), *metrics)
+        learner, means = self.learner.finish(state, flat, work, joined)
+        return learner, report(learner, means, finished)
+
+    # --- S seeds, compiled ------------------------------------------------------------------------------------------
+
+    @functools.cached_property
+    def pool(self) -> Pool:
+        config = self.config
+        return Pool(self.make_env, config.seeds, config.env.num_envs, self.num_beside, self.groups)
+
+    @functools.cached_property
+    def collector(self) -> Collector:
+        """Made with the first reset of the pool, which shows what its time steps are like."""
+        pool, config = self.pool, self.config
+        self._began = jax.tree.map(np.array, self._reset(0))  # a copy: the arrays are the simulators' own
+        self._env_shape = _shape(pool.save()) if self._saves else ()
+        return Collector(self.learner, config.seeds, config.env.num_envs, pool.shares, self._began, config.eval.epsilon)
+
+    def _reset(self, update: int) -> Any:
+        """Starts episodes everywhere; the seeds of a later start differ from those of the first."""
+        keys = jax.vmap(lambda seed: self._split(seed)[2])(self.seeds)
+        fold = lambda keys, number: jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)  # noqa: E731
+        keys = fold(keys, update) if update else keys
+        return self.pool.reset(env_seeds(keys, self.config.env.num_envs), env_seeds(fold(keys, NEVER), self.num_beside))
+
+    @functools.cached_property
+    def beside(self) -> Beside:
+        return Beside(self.config.seeds, self.collector.shares, list(self.collector.blank[0].info))
+
+    def _map(self, function: Callable[..., Any], *args: Any) -> Any:
+        return over_seeds(function, self.config.seeds)(*args)
+
+    def compile(self) -> None:
+        """Starts the simulators and compiles everything that is known beforehand."""
+        began = time.perf_counter()
+        self._jobs = {
+            "init": jax.jit(lambda seeds: self._map(self.init_one, seeds)),
+            "split": jax.jit(lambda keys: jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(keys)),
+            "prepare": jax.jit(
+                lambda state, key, collected, hyper: self._map(
+                    lambda *one: self.prepare_one(*one, hyper), state, key, collected
+                )
+            ),
+            "descend": jax.jit(
+                lambda flat, params, work, hyper, start: self._map(
+                    lambda *one: self.descend_one(*one, hyper, start), flat, params, work
+                )
+            ),
+            "finish": jax.jit(lambda *args: self._map(self.finish_one, *args)),
+        }
+        learner, key = jax.eval_shape(self._jobs["init"], self.seeds)
+        shapes: dict[str, tuple] = {"init": (self.seeds,), "split": (key,)}
+        shapes["prepare"] = (learner, key, self._collected_shape(), self.hyper)
+        flat, work, _, _, finished = jax.eval_shape(self._jobs["prepare"], *shapes["prepare"])
+        shapes["descend"] = (flat, learner.params, work, self.hyper, jax.ShapeDtypeStruct((), jnp.int32))
+        _, metrics = jax.eval_shape(self._jobs["descend"], *shapes["descend"])
+        shapes["finish"] = (learner, flat, work, [metrics] * (self._steps // self._piece), finished)
+        with ThreadPoolExecutor(len(shapes)) as pool:
+            options = compiler_options()
+            futures = {
+                name: pool.submit(lambda name=name: self._jobs[name].lower(*shapes[name]).compile(options))
+                for name in shapes
+            }
+            self._compiled = {name: future.result() for name, future in futures.items()}
+        self._warm_up()
+        self.compile_seconds = time.perf_counter() - began
+
+    def _warm_up(self) -> None:
+        """Acting is called twice a step, so it goes through jit's own fast path, which compiles at the first call."""
+        state, key = self._compiled["init"](self.seeds)
+        draws = self.collector.draw(key, _acting(state), self.hyper)
+        stream = self.collector.start(self._began)
+        for group, seen in enumerate(stream.seen):
+            jax.block_until_ready(
+                self.collector.act[group](_acting(state), seen, draws.uniform[group], draws.epsilon[group], np.int32(0))
+            )
+
+    def _collected_shape(self) -> Any:
+        """Shapes of a rollout, without stepping anything."""
+        collector, steps = self.collector, self.config.learner.rollout_steps
+        stream, tracks = _shape(collector.start(self._began)), []
+        for group, seen in enumerate(stream.seen):
+            track = _shape(collector._blank_track(group, seen))
+            value = jax.ShapeDtypeStruct((*seen.first.shape[:2], *self.learner.value_shape), jnp.float32)
+            carries = [seen.carry] * (steps // self.config.segment_length)
+            tracks.append(
+                track._replace(
+                    obs=[seen.obs] * steps,
+                    avail=[seen.avail] * steps,
+                    world=[seen.world] * steps,
+                    value=[value] * (steps + 1),
+                    carries=carries,
+                )
+            )
+        final = _shape(collector._no_final_values) if collector.bootstraps else None
+        return Collected(tuple(tracks), final, stream)
+
+    # --- the interface of `Program` ---------------------------------------------------------------------------------
+
+    def init(self) -> RunState:
+        learner, key = self._compiled["init"](self.seeds)
+        return RunState(learner, self.collector.start(self._began), key)
+
+    def chunk(self, state: RunState, count: int) -> tuple[RunState, dict[str, np.ndarray]]:
+        """`count` updates; totals per seed, as `Program.chunk` gives them.
+
+        Raises:
+          EnvFailed: an environment failed; it carries what had been done by then.
+        """
+        rows: list[dict[str, Array]] = []
+        try:
+            left = self.config.updates - int(np.asarray(state.learner.updates)[0])
+            for number in range(1, count + 1):
+                state, metrics = self._update(state, ahead=self.config.learner.overlap and number < left)
+                rows.append(metrics)
+        except EnvFailed as failure:
+            failure.state, failure.totals, failure.done = state, _totals(rows), len(rows)
+            raise
+        return state, _totals(rows)
+
+    def _update(self, state: RunState, ahead: bool) -> tuple[RunState, dict[str, Array]]:
+        """One iteration of Algorithm 1; if `ahead`, the next rollout is collected while this one is learned from."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            state, pending = self._collect(state, state.learner, lambda: None)
+        stream, collected = state.stream, pending.collected
+        episode, window = stream.episode, stream.window
+        collected = collected._replace(stream=collected.stream._replace(episode=episode, window=window))
+        flat, work, episode, window, finished = self._compiled["prepare"](
+            state.learner, pending.key, collected, self.hyper
+        )
+        del collected, pending
+        metrics: list[dict[str, Array]] = []
+        rest = iter(range(0, self._steps, self._piece))
+
+        def learn_a_little() -> None:
+            nonlocal flat
+            start = next(rest, None)
+            if start is not None:
+                flat, seen = self._compiled["descend"](flat, state.learner.params, work, self.hyper, np.int32(start))
+                metrics.append(seen)
+
+        after = state
+        if ahead:
+            after, self._pending = self._collect(state, state.learner, learn_a_little)
+        while len(metrics) < self._steps // self._piece:
+            learn_a_little()
+        learner, row = self._compiled["finish"](state.learner, flat, work, metrics, finished)
+        stream = after.stream._replace(episode=episode, window=window)
+        return RunState(learner, stream, after.key), row
+
+    def _collect(
+        self, state: RunState, learner: LearnerState, meanwhile: Callable[[], None]
+    ) -> tuple[RunState, Lesson]:
+        """A rollout with the policy of `learner`, and the state after it; its `episode` and `window` lag behind."""
+        key, collect_key, learn_key = self._compiled["split"](state.key)
+        acting = _acting(learner)
+        draws = self.collector.draw(collect_key, acting, self.hyper)
+        collected = self.collector.collect(self.pool, acting, state.stream, draws, meanwhile)
+        self.beside.add(collected.tracks)
+        return state._replace(stream=collected.stream, key=key), Lesson(collected, learn_key)
+
+    def evaluate(self, state: RunState) -> Evaluation | None:
+        """In the end a full evaluation; until then what the greedy environments report, which is nothing at first."""
+        update = int(np.asarray(state.learner.updates)[0])
+        if self.num_beside and update < self.config.updates:
+            return self.beside.report() if update else None
+        fold = lambda seed: jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), NEVER), update)  # noqa: E731
+        config = self.config
+        limit = step_limit(config, self.learner.spec)
+        keys = jax.vmap(fold)(self.seeds)
+        return play(
+            self.make_env, self.learner, _acting(state.learner), keys, config.eval.num_envs, config.eval.epsilon, limit
+        )
+
+    @property
+    def state_shape(self) -> Saved:
+        """Shapes of a checkpoint; needs the simulators if they can be saved, to know what they will say."""
+        learner, key = jax.eval_shape(jax.vmap(self.init_one), self.seeds)
+        flag = jax.ShapeDtypeStruct((), bool)
+        if not self._saves:
+            return Saved(learner, key, flag, (), (), ())
+        stream = self.collector.start(self._began)
+        return Saved(learner, key, flag, _shape(stream), _shape(self.beside.save()), self._env_shape)
+
+    @property
+    def _saves(self) -> bool:
+        # With overlap a rollout is always under way that no checkpoint holds.
+        return self.pool.can_save and not self.config.learner.overlap
+
+    def snapshot(self, state: RunState) -> Saved:
+        """What a checkpoint holds. Of simulators that broke, only that they did."""
+        if not self._saves:
+            return Saved(state.learner, state.key, np.array(False), (), (), ())
+        whole = not self.pool.broken
+        envs: Any = self.pool.save() if whole else jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), self._env_shape)
+        return Saved(state.learner, state.key, np.array(whole), state.stream, self.beside.save(), envs)
+
+    def restore(self, saved: Saved, note: Callable[[str], None]) -> RunState:
+        if bool(saved.whole):
+            self.pool.restore(saved.envs)
+            self.beside.restore(saved.beside)
+            return RunState(saved.learner, saved.stream, saved.key)
+        update = int(np.asarray(saved.learner.updates)[0])
+        note(f"the episodes that were open are lost: {self.learner.spec.name} starts new ones")
+        return RunState(saved.learner, self.collector.start(self._reset(update)), saved.key)
+
+    def close(self) -> None:
+        if "pool" in self.__dict__:
+            self.pool.close()
+
+
+def _shape(tree: PyTree) -> Any:
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), tree)
+
+
+def _acting(learner: LearnerState) -> LearnerState:
+    """Without the optimiser's state, which acting has no use for."""
+    return learner._replace(opt=())
+
+
+def _totals(rows: list[dict[str, Array]]) -> dict[str, np.ndarray]:
+    """Totals per seed over some updates: sums, except `param_norm` (last) and `bad` (first sick update)."""
+    fetched = jax.device_get(rows)
+    combine = {"bad": lambda x: np.min(x, axis=0), "param_norm": lambda x: x[-1]}
+    total = lambda x: np.sum(x, axis=0)  # noqa: E731
+    return {
+        name: combine.get(name, total)([np.asarray(row[name], np.float64) for row in fetched])
+        for name in (rows[0] if rows else {})
+    }
