@@ -110,7 +110,7 @@ class LearnerConfig:
     l2_inner: float = 0.0
     """Coefficient of ½‖M‖² on all other kernels."""
     overlap: bool = False
-    """Environments outside of JAX: learn from a rollout while the next one is collected, with parameters one update old.
+    """Environments outside of JAX: learn from a rollout while the next one is collected with parameters one update old.
     Faster where learning takes long; not quite Algorithm 1, and a resumed run then starts new episodes."""
     bootstrap_truncation: bool = True
     """Bootstrap from the true last observation of an episode cut by a time limit. Off, such an end counts as terminal,

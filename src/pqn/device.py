@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 
 # Unrolling loops once spares a copy of their state per iteration: a fifth of a small environment's step.
 _COMPILER_OPTIONS: dict[str, dict[str, Any]] = {"gpu": {"xla_gpu_enable_while_loop_double_buffering": True}}
@@ -44,10 +43,7 @@ def enable_compilation_cache() -> None:
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
-def to_device(tree: Any) -> Any:
-    """Moves arrays of the host to the device, once.
-
-    The caller may overwrite its own arrays as soon as something computed from the moved ones is there: that is how
-    long a transfer to an accelerator may take. A CPU would adopt the memory for good, so it gets a copy to adopt.
-    """
-    return jax.device_put(jax.tree.map(np.array, tree) if jax.default_backend() == "cpu" else tree)
+def start_fetching(array: jax.Array) -> None:
+    """Lets an array travel to the host as soon as it is computed; on a CPU it is there already."""
+    if jax.default_backend() != "cpu":
+        array.copy_to_host_async()

@@ -237,9 +237,7 @@ def none_finished(env: JaxEnv, stream: Stream) -> Finished:
     return Finished(zero, zero, zero, dict.fromkeys(names, zero))
 
 
-def count_episodes(
-    episode: EpisodeStats, finished: Finished, timestep: TimeStep
-) -> tuple[EpisodeStats, Finished]:
+def count_episodes(episode: EpisodeStats, finished: Finished, timestep: TimeStep) -> tuple[EpisodeStats, Finished]:
     """Adds the step to the open episodes and moves those that ended into the sums, per environment."""
     done = timestep.over
     ret, length = episode.ret + timestep.reward, episode.length + (1 if timestep.valid is None else timestep.valid)

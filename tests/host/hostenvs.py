@@ -76,7 +76,7 @@ class HostFromJax:
         step = jax.device_get(step)
         if self._out is None:
             self._out = jax.tree.map(np.array, step)
-        jax.tree.map(lambda mine, new: np.copyto(mine, new), self._out, step)
+        jax.tree.map(np.copyto, self._out, step)
         return self._out
 
 

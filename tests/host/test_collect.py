@@ -9,7 +9,8 @@ from conftest import Clock, run_updates, tiny
 from hostenvs import HostFromJax, JaxTwin
 
 from pqn import rollout
-from pqn.envs.probe import Counter, Masked, Memory, TeamMatch, TwoStepGame
+from pqn.envs.probe import Counter, Gridworld, Masked, Memory, TeamMatch, TwoStepGame
+from pqn.host.collect import over_seeds_but_last
 from pqn.host.pool import shares
 from pqn.host.program import HostProgram
 from pqn.program import Program
@@ -42,7 +43,7 @@ def host_program(env, options=None, groups=2, concurrent=False, seeds=1, kind=Ho
 
 def host_rollouts(program: HostProgram, count: int) -> list:
     """`count` successive rollouts with the first parameters, and the sums over their finished episodes."""
-    pack = jax.jit(lambda c, hyper: program._map(lambda one: program.collector.pack_one(one, hyper), c))
+    pack = jax.jit(over_seeds_but_last(program.collector.pack_one, program.config.seeds))
     state, found = program.init(), []
     for _ in range(count):
         before = state.stream
@@ -147,22 +148,26 @@ def test_every_environment_is_in_one_group(train, beside, groups):
     assert max(sizes) - min(sizes) <= 1 + (groups > 2)
 
 
-def test_observations_cross_once_and_in_their_own_dtype(monkeypatch):
-    """One transfer per group and step, of the observation as it is."""
-    from pqn.envs.probe import Gridworld
-    from pqn.host import collect
-
+def test_observations_cross_once_and_in_their_own_dtype():
+    """Of 2·(T + 1) calls a rollout, those that get an observation from the host are one for each step of a group."""
     program, moved = host_program(Gridworld(), {"eval.beside": 2}), []
-    state = program.init()
+    state, _ = program.chunk(program.init(), 1)
 
-    def count(tree):
-        moved.append(tree)
-        return jax.device_put(jax.tree.map(np.array, tree))
+    def spy(act):
+        def call(learner, seen, *rest):
+            moved.append(seen.obs)
+            return act(learner, seen, *rest)
 
-    monkeypatch.setattr(collect, "to_device", count)
-    program.chunk(state, 1)
-    assert len(moved) == 2 * program.config.learner.rollout_steps
-    assert all(obs.dtype == bool for obs, *_ in moved)
+        return call
+
+    program.collector.act = [spy(act) for act in program.collector.act]
+    _, lesson = program._collect(state, state.learner, lambda: None)
+    steps = program.config.learner.rollout_steps
+    assert len(moved) == 2 * (steps + 1)
+    assert sum(isinstance(obs, np.ndarray) for obs in moved) == 2 * steps
+    assert all(obs.dtype == bool for obs in moved)
+    kept = [obs for track in lesson.collected.tracks for obs in track.obs]
+    assert len(kept) == 2 * steps and all(isinstance(obs, jax.Array) and obs.dtype == bool for obs in kept)
 
 
 def test_overlap_lags_by_one_update():

@@ -14,6 +14,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 import pqn
 from pqn.envs import check_env, registry
 from pqn.errors import EnvError, EnvFailed
+from pqn.host.collect import over_seeds_but_last
 from pqn.host.program import HostProgram
 from pqn.learner import Hyper
 from pqn.progress import Progress
@@ -116,7 +117,7 @@ def collected(program):
     """One rollout as the learner gets it, its work, and the sums over finished episodes."""
     state = program.init()
     _, lesson = program._collect(state, state.learner, lambda: None)
-    data, _, _, finished = program._map(lambda one: program.collector.pack_one(one, program.hyper), lesson.collected)
+    data, _, _, finished = over_seeds_but_last(program.collector.pack_one, 1)(lesson.collected, program.hyper)
     learner, data, finished = jax.tree.map(lambda x: x[0], (state.learner, data, finished))
     return learner, data, program.learner.prepare(learner, data, jax.random.key(0), program.hyper), finished
 
@@ -139,7 +140,9 @@ def test_no_fake_transition_is_learned_from(kwargs):
         seen = program.learner.inputs(
             jnp.asarray(obs)[None, None], jnp.zeros((1, 1), bool), jnp.zeros((1, 1)), jnp.zeros(1)
         )
-        return float(program.learner.value(learner.params, program.learner.q_values(learner, (), seen)[1], None, None)[0])
+        return float(
+            program.learner.value(learner.params, program.learner.q_values(learner, (), seen)[1], None, None)[0]
+        )
 
     targets = np.asarray(work.segments.target).reshape(valid.shape)
     lam, bootstrapped = 0.95, 0
@@ -198,7 +201,7 @@ def test_the_loss_does_not_see_what_is_no_transition():
 def test_recurrent_training_runs_in_every_mode(mode):
     options = {"network.memory": "gru", "network.memory_size": 8, "learner.minibatches": 2, "eval.beside": 2}
     program = program_for("pqn-tests/Marked-v0", WAYS[mode], options)
-    state, totals = program.chunk(program.init(), 2)
+    _, totals = program.chunk(program.init(), 2)
     assert np.isfinite(totals["loss"]).all() and totals["episodes"][0] > 0
     # An episode of length n pays 1 + … + n, whatever resets it.
     assert program.beside.report().ret.max() <= 10

@@ -175,7 +175,7 @@ def test_an_environment_that_fails_while_evaluating_leaves_a_checkpoint(tmp_path
         made[-1].patience = 0 if len(made) == 4 else 1000  # the first is looked at, two train, the fourth evaluates
         return made[-1]
 
-    with pytest.raises(EnvFailed, match="out of luck.*pqn resume"):
+    with pytest.raises(EnvFailed, match=r"out of luck.*pqn resume"):
         pqn.train(tiny(), env=build, out=tmp_path / "run", progress=QUIET)
     assert int(final(tmp_path / "run")["learner"]["updates"][0]) == 10
 

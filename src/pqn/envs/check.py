@@ -403,7 +403,7 @@ def _check_ends(steps: TimeStep, spec: EnvSpec) -> None:
         raise EnvError("`first` is set in the middle of an episode.")
 
 
-def _check_next_step_resets(steps: TimeStep, done: np.ndarray) -> None:
+def _check_next_step_resets(steps: TimeStep, done: Any) -> None:
     """Where the step after an episode's end only resets, it must be marked, and be nothing else."""
     valid = np.asarray(steps.valid)
     if not np.array_equal(~valid[1:], done[:-1, :, 0]):

@@ -95,7 +95,7 @@ class GymnasiumEnv:
         obs, _ = self._envs.reset(seed=seed)
         self._over = np.zeros(self.num_envs, bool)
         no, obs = np.zeros(self.num_envs, bool), self._convert(obs)
-        return TimeStep(
+        return _time_step(
             obs=obs,
             first=np.ones((self.num_envs, 1), bool),
             reward=np.zeros(self.num_envs, np.float32),
@@ -103,7 +103,7 @@ class GymnasiumEnv:
             truncated=no,
             final_obs=np.zeros_like(obs),
             valid=~no if self._mode is AutoresetMode.NEXT_STEP else None,
-        )  # type: ignore[arg-type]  # numpy arrays, as the contract says
+        )
 
     def send(self, action: np.ndarray) -> None:
         self._action = action[:, 0].astype(np.int64) + self._first_action
@@ -131,7 +131,7 @@ class GymnasiumEnv:
         else:  # the episodes that were over have only been reset by this step
             first, valid = self._over, ~self._over
             self._over = done
-        return TimeStep(
+        return _time_step(
             obs=obs,
             first=first[:, None],
             reward=np.asarray(reward, np.float32),
@@ -139,7 +139,7 @@ class GymnasiumEnv:
             truncated=truncated,
             final_obs=final_obs,
             valid=valid,
-        )  # type: ignore[arg-type]
+        )
 
     def close(self) -> None:
         envs, self._envs = self._envs, None
@@ -151,6 +151,11 @@ class GymnasiumEnv:
             envs.closed = True
         else:
             envs.close()
+
+
+def _time_step(**fields: Any) -> TimeStep:
+    """With numpy arrays in it, as the contract wants them, where the type says jax."""
+    return TimeStep(**fields)
 
 
 class _Builder:
@@ -200,8 +205,8 @@ def _obs_form(name: str, space: spaces.Space) -> tuple[tuple[int, ...], Any]:
     if isinstance(space, spaces.Box):
         return tuple(space.shape) or (1,), space.dtype if space.dtype in (np.uint8, bool) else np.float32
     raise EnvError(
-        f"{name} has observations of kind {type(space).__name__}; only Box, Discrete and MultiBinary ones are supported, "
-        "so flatten them with gymnasium.wrappers.FlattenObservation in an environment that you register."
+        f"{name} has observations of kind {type(space).__name__}; only Box, Discrete and MultiBinary are supported: "
+        "flatten them with gymnasium.wrappers.FlattenObservation in an environment that you register."
     )
 
 

@@ -4,7 +4,8 @@ The groups of the pool take turns. In a turn, a group's step is received and its
 accelerator while another group steps. Parameters are constant within a rollout, and every exploration draw of it is
 made beforehand, so neither the number of groups nor the order of events can change the data.
 
-An observation crosses to the device once. It stays there: acted on first, learned from when the rollout is complete.
+An observation crosses to the device once, as an argument of the call that chooses an action from it. That call hands
+it back as an array of the device, where it stays to be learned from when the rollout is complete.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pqn import rollout
-from pqn.device import over_seeds, to_device
+from pqn.device import over_seeds, start_fetching
 from pqn.exploration import epsilon_greedy
 from pqn.host.pool import Pool, Share
 from pqn.learner import Hyper, Learner, LearnerState
@@ -27,13 +28,20 @@ from pqn.types import Array, EpisodeStats, Inputs, PyTree, Rollout, TimeStep
 class Seen(NamedTuple):
     """What the agents of one group see: all that their next action depends on."""
 
-    obs: Any  # [S, n, M, ...] on the device
+    obs: Any  # [S, n, M, ...] the simulator's own until it has been acted on, then on the device
     avail: Any
-    world: Any  # [S, n, W], where the mixer reads it
+    world: Any  # [S, n, W] global state
     first: Any  # [S, n, M]
     last_action: Any  # [S, n, M]
     last_reward: Any  # [S, n]
     carry: PyTree  # [S, n, M, ...] recurrent state before `obs` is read
+
+    @staticmethod
+    def of(timestep: TimeStep, action: Any, carry: PyTree) -> Seen:
+        """What `action` led to; the carry is that after it."""
+        # The large ones are acted on before the simulator can overwrite them; the small ones may be looked at later.
+        first, reward = timestep.first.copy(), timestep.reward.copy()
+        return Seen(timestep.obs, timestep.avail, timestep.world, first, action, reward, carry)
 
     def inputs(self, learner: Learner) -> Inputs:
         return learner.inputs(self.obs, self.first, self.last_action, self.last_reward)
@@ -125,21 +133,16 @@ class Collector:
         self.learner, self.num_seeds, self.num_train, self.shares = learner, num_seeds, num_train, shares
         self.steps, self.length, self.burn_in = config.rollout_steps, learner.config.segment_length, config.burn_in
         self.bootstraps = learner.spec.truncates and config.bootstrap_truncation
-        self.reads_world = config.mixer == "qmix"
         self.blank, self.epsilon = blank, epsilon
         self.act = [jax.jit(over_seeds_but_last(self.act_one(share), num_seeds)) for share in shares]
-        self.draw = jax.jit(
-            lambda keys, state, hyper: over_seeds(lambda *one: self.draw_one(*one, hyper), num_seeds)(keys, state)
-        )
+        self.draw = jax.jit(over_seeds_but_last(self.draw_one, num_seeds))
         self._final_values = jax.jit(over_seeds(self.final_values_one, num_seeds))
-        self._no_final_values = to_device(
-            np.zeros((num_seeds, self.steps, num_train, *learner.value_shape), np.float32)
-        )
+        self._no_final_values = jnp.zeros((num_seeds, self.steps, num_train, *learner.value_shape))
 
     # --- one seed, compiled -----------------------------------------------------------------------------------------
 
-    def act_one(self, share: Share) -> Callable[..., tuple[PyTree, Array, Array]]:
-        """Step t's actions [n, M] of a group, with the carry after it and the values [n]."""
+    def act_one(self, share: Share) -> Callable[..., tuple[PyTree, Array, Array, PyTree]]:
+        """Step t's actions [n, M] of a group; the carry after it, the values [n], and what was seen, to be kept."""
 
         def act(state: LearnerState, seen: Seen, uniform: Array, epsilon: Array) -> tuple[PyTree, Array, Array]:
             carry, q = self.learner.q_values(state, seen.carry, seen.inputs(self.learner))
@@ -147,13 +150,15 @@ class Collector:
 
         def both(
             state: LearnerState, seen: Seen, uniform: Array, epsilon: Array, t: Array
-        ) -> tuple[PyTree, Array, Array]:
+        ) -> tuple[PyTree, Array, Array, PyTree]:
             # How a matrix product rounds may depend on how many rows it has, so those who play beside training are
             # computed apart: with or without them, training is the same to the bit.
             parts = [slice(0, share.num_train), slice(share.num_train, share.size)]
             args = (seen, uniform[t], epsilon)
             outs = [act(state, *jax.tree.map(lambda x, p=p: x[p], args)) for p in parts if p.stop > p.start]
-            return jax.tree.map(lambda *x: jnp.concatenate(x), *outs)
+            # The barrier makes what is kept a result of its own: never the simulator's memory under another name.
+            kept = jax.lax.optimization_barrier((seen.obs, seen.avail, seen.world))
+            return *jax.tree.map(lambda *x: jnp.concatenate(x), *outs), kept
 
         return both
 
@@ -163,16 +168,11 @@ class Collector:
         shape = (self.steps // self.length, self.length, self.num_train, agents)  # as `rollout.collect` draws them
         train = jax.random.uniform(key, shape).reshape(self.steps, self.num_train, agents)
         others = jax.random.uniform(jax.random.fold_in(key, 1), (self.steps, beside, agents))
-        eps = jnp.concatenate([
-            jnp.broadcast_to(self.learner.epsilon(state, hyper), (self.num_train, 1)), jnp.full((beside, 1), self.epsilon)
-        ])  # fmt: skip
-        uniform = jnp.concatenate([train, others], axis=1)
-        pick = lambda x, share, axis: jnp.concatenate([  # noqa: E731
-            jax.lax.slice_in_dim(x, share.train.start, share.train.stop, axis=axis),
-            jax.lax.slice_in_dim(x, self.num_train + share.beside.start, self.num_train + share.beside.stop, axis=axis),
-        ], axis=axis)  # fmt: skip
+        epsilon = jnp.broadcast_to(self.learner.epsilon(state, hyper), (self.num_train, 1))
+        greedy = jnp.full((beside, 1), self.epsilon)
         return Draws(
-            tuple(pick(uniform, share, 1) for share in self.shares), tuple(pick(eps, share, 0) for share in self.shares)
+            tuple(jnp.concatenate([train[:, s.train], others[:, s.beside]], axis=1) for s in self.shares),
+            tuple(jnp.concatenate([epsilon[s.train], greedy[s.beside]]) for s in self.shares),
         )
 
     def final_values_one(self, state: LearnerState, seen: Seen, step: Array, env: Array) -> Array:
@@ -185,57 +185,56 @@ class Collector:
         return self.learner.value(state.params, q, seen.avail, self.learner.world(seen.obs, seen.world))
 
     def pack_one(self, collected: Collected, hyper: Hyper) -> tuple[Rollout, EpisodeStats, Inputs, rollout.Finished]:
-        """The rollout that the learner knows, the open episodes and the window after it, and the episodes that ended."""
+        """The rollout that the learner knows; the open episodes and the window after it; the episodes that ended."""
         stream, tracks = collected.stream, collected.tracks
-        records = [self._records(track, share) for track, share in zip(tracks, self.shares, strict=True)]
-        records = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *records)
-        carries = [
-            jax.tree.map(lambda *x, n=share.num_train: jnp.stack([each[:n] for each in x]), *track.carries)
-            for track, share in zip(tracks, self.shares, strict=True)
-        ]
-        carries = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *carries)
-        last_value = jnp.concatenate(
-            [track.value[-1][: share.num_train] for track, share in zip(tracks, self.shares, strict=True)]
-        )
+        stack = lambda arrays: jax.tree.map(lambda *x: jnp.stack(x), *arrays)  # noqa: E731
+        records = self._join([self._records(track, stack) for track in tracks], axis=1)
+        carries = self._join([stack(track.carries) for track in tracks], axis=1)
+        last_value = self._join([track.value[-1] for track in tracks], axis=0)
         data = rollout.assemble(records, carries, stream.window, last_value, collected.final_value, hyper)
-        episode, finished = self._count(stream.episode, records, tracks)
+        over, infos = self._join([(track.over, track.info) for track in tracks], axis=1)
+        episode, finished = self._count(stream.episode, records, over, infos)
         return data, episode, rollout.last_steps(records, self.burn_in), jax.tree.map(jnp.sum, finished)
 
-    def _records(self, track: Track, share: Share) -> rollout.StepRecord:
-        """The training environments of a group, [T, n, ...]."""
-        n = share.num_train
-        action, reward = (
-            jnp.concatenate([before[None], x])
-            for before, x in zip(track.before, (track.action, track.reward), strict=True)
+    def _join(self, groups: list[Any], axis: int) -> Any:
+        """The training environments, which come first along `axis` in each group, of all groups."""
+        cut = lambda x, share: jax.lax.slice_in_dim(x, 0, share.num_train, axis=axis)  # noqa: E731
+        trains = [
+            jax.tree.map(lambda x, share=share: cut(x, share), group)
+            for group, share in zip(groups, self.shares, strict=True)
+        ]
+        return jax.tree.map(lambda *x: jnp.concatenate(x, axis=axis), *trains)
+
+    def _records(self, track: Track, stack: Callable[[list], Any]) -> rollout.StepRecord:
+        """A group's steps as the compiled collector would have recorded them, [T, n, ...]."""
+        last_action, last_reward = track.before
+        past = (
+            jnp.concatenate([last_action[None], track.action[:-1]]),
+            jnp.concatenate([last_reward[None], track.reward[:-1]]),
         )
-        stack = lambda arrays: jax.tree.map(lambda *x: jnp.stack([each[:n] for each in x]), *arrays)  # noqa: E731
+        first: Any = track.first
         obs = stack(track.obs)
-        return rollout.StepRecord(
-            inputs=jax.vmap(self.learner.inputs)(obs, track.first[:, :n], action[:-1, :n], reward[:-1, :n]),
-            avail=stack(track.avail),
-            world=jax.vmap(self.learner.world)(obs, stack(track.world)),
-            action=action[1:, :n],
-            reward=reward[1:, :n],
-            done=(track.terminated | track.truncated)[:, :n],
-            bootstrap=track.truncated[:, :n] if self.bootstraps else None,
-            slot=None,
-            value=stack(track.value[:-1]),
-            valid=None if track.valid is None else track.valid[:, :n],
-        )
+        fields: dict[str, Any] = {
+            "inputs": jax.vmap(self.learner.inputs)(obs, first, *past),
+            "avail": stack(track.avail),
+            "world": jax.vmap(self.learner.world)(obs, stack(track.world)),
+            "action": track.action,
+            "reward": track.reward,
+            "done": track.terminated | track.truncated,
+            "bootstrap": track.truncated if self.bootstraps else None,
+            "slot": None,
+            "value": stack(track.value[:-1]),
+            "valid": track.valid,
+        }
+        return rollout.StepRecord(**fields)
 
     def _count(
-        self, episode: EpisodeStats, records: rollout.StepRecord, tracks: tuple[Track, ...]
+        self, episode: EpisodeStats, records: rollout.StepRecord, over: Array, infos: dict[str, Array]
     ) -> tuple[EpisodeStats, rollout.Finished]:
-        parts = [
-            jax.tree.map(lambda x, n=share.num_train: x[:, :n], (track.over, track.info))
-            for track, share in zip(tracks, self.shares, strict=True)
-        ]
-        over, infos = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *parts)
-
         def step(c: tuple, xs: tuple) -> tuple[tuple, None]:
             reward, over, valid, info = xs
             timestep = TimeStep(jnp.zeros(()), over, reward, over, over, info=info, valid=valid)
-            return rollout.count_episodes(*c, timestep), None
+            return rollout.count_episodes(c[0], c[1], timestep), None
 
         zero = jnp.zeros(self.num_train)
         blank = rollout.Finished(zero, zero, zero, dict.fromkeys(infos, zero))
@@ -245,23 +244,15 @@ class Collector:
 
     def start(self, timesteps: list[TimeStep]) -> Stream:
         """The stream at the start of all episodes."""
-        seeds, agents, seen, windows = self.num_seeds, self.learner.spec.num_agents, [], []
+        agents, seen = self.learner.spec.num_agents, []
         for timestep, share in zip(timesteps, self.shares, strict=True):
-            shape = (seeds, share.size, agents)
-            no_action = np.zeros(shape, np.int32)
-            one = self._see(timestep, no_action, self.learner.network.initial_carry(*shape))
-            seen.append(one)
-            n = share.num_train
-            inputs = jax.vmap(self.learner.inputs)(one.obs, one.first, one.last_action, one.last_reward)
-            # Nothing came before: the window repeats the first observation, and `first` clears the memory at each.
-            repeat = (
-                lambda x, n=n: np.broadcast_to(  # noqa: E731
-                    np.asarray(x)[:, None, :n], (seeds, self.burn_in, n, *x.shape[2:])
-                )
-            )
-            windows.append(jax.tree.map(repeat, inputs))
-        window = to_device(jax.tree.map(lambda *x: np.concatenate(x, axis=2), *windows))
-        zero = np.zeros((seeds, self.num_train), np.float32)
+            shape = (self.num_seeds, share.size, agents)
+            seen.append(Seen.of(timestep, np.zeros(shape, np.int32), self.learner.network.initial_carry(*shape)))
+        # Nothing came before: the window repeats the first observation, and `first` clears the memory at each of them.
+        inputs = [jax.vmap(self.learner.inputs)(one.obs, one.first, one.last_action, one.last_reward) for one in seen]
+        repeat = lambda x: jnp.repeat(x[:, None], self.burn_in, axis=1)  # noqa: E731
+        window = jax.tree.map(repeat, self._join(inputs, axis=1))
+        zero: Any = np.zeros((self.num_seeds, self.num_train), np.float32)
         carries = tuple(one.carry if self.burn_in else () for one in seen)
         return Stream(tuple(seen), EpisodeStats(zero, zero), window, carries)
 
@@ -289,12 +280,12 @@ class Collector:
                 track.carries.append(window_carry[g] if self.burn_in else now.carry)
             if self.burn_in and t % self.length == self.length - self.burn_in:
                 window_carry[g] = now.carry  # the next segment's memory starts from here
-            carry, action, value = self.act[g](state, now, draws.uniform[g], draws.epsilon[g], np.int32(t))
-            action.copy_to_host_async()
+            carry, action, value, kept = self.act[g](state, now, draws.uniform[g], draws.epsilon[g], np.int32(t))
+            start_fetching(action)
             acting[g] = (carry, action)
-            track.obs.append(now.obs)
-            track.avail.append(now.avail)
-            track.world.append(now.world)
+            track.obs.append(kept[0])
+            track.avail.append(kept[1])
+            track.world.append(kept[2])
             track.value.append(value)
             track.first[:, t] = now.first
             meanwhile()
@@ -321,19 +312,16 @@ class Collector:
             tracks[g].put(t, timestep)
             if self.bootstraps:
                 cuts += self._cuts(t, g, timestep, tracks[g].action[:, t], carry)
-            seen[g] = self._see(timestep, action, carry)
+            seen[g] = Seen.of(timestep, action, carry)
             if t + 1 < self.steps:
                 decide(g, t + 1)
         for g in range(groups):  # V(s_T), by the very program that valued the other steps
-            _, _, value = self.act[g](state, seen[g], draws.uniform[g], draws.epsilon[g], np.int32(self.steps - 1))
+            last = np.int32(self.steps - 1)
+            _, _, value, kept = self.act[g](state, seen[g], draws.uniform[g], draws.epsilon[g], last)
             tracks[g].value.append(value)
+            seen[g] = seen[g]._replace(obs=kept[0], avail=kept[1], world=kept[2])
         after = Stream(tuple(seen), stream.episode, stream.window, tuple(window_carry))
         return Collected(tuple(tracks), self._final(state, cuts), after)
-
-    def _see(self, timestep: TimeStep, action: Any, carry: PyTree) -> Seen:
-        obs, avail, world = to_device((timestep.obs, timestep.avail, timestep.world if self.reads_world else None))
-        # The small ones are copied here: the simulator may overwrite its own when it is next told to step.
-        return Seen(obs, avail, world, timestep.first.copy(), action, timestep.reward.copy(), carry)
 
     def _blank_track(self, g: int, seen: Seen) -> Track:
         share, agents, blank = self.shares[g], self.learner.spec.num_agents, self.blank[g]
@@ -363,8 +351,10 @@ class Collector:
         if not truncated.any():
             return []
         carry = jax.tree.map(np.asarray, carry)
-        world, first = timestep.final_world if self.reads_world else None, np.zeros_like(timestep.first)
-        final = Seen(timestep.final_obs, timestep.final_avail, world, first, action, timestep.reward, carry)
+        first = np.zeros_like(timestep.first)
+        final = Seen(
+            timestep.final_obs, timestep.final_avail, timestep.final_world, first, action, timestep.reward, carry
+        )
         return [
             Cutting(int(s), t, share.train.start + int(i), jax.tree.map(lambda x, s=s, i=i: np.array(x[s, i]), final))
             for s, i in np.argwhere(truncated)
@@ -393,4 +383,7 @@ class Collector:
 
 def over_seeds_but_last(function: Callable[..., Any], seeds: int) -> Callable[..., Any]:
     """`over_seeds` of a function whose last argument has no axis of seeds."""
+    if seeds == 1:  # spared the loop around it, which is a good part of so short a program
+        squeeze = lambda tree: jax.tree.map(lambda x: x[0], tree)  # noqa: E731
+        return lambda *args: jax.tree.map(lambda x: x[None], function(*squeeze(args[:-1]), args[-1]))
     return lambda *args: over_seeds(lambda *one: function(*one, args[-1]), seeds)(*args[:-1])

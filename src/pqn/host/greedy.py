@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from pqn.device import over_seeds, to_device
+from pqn.device import over_seeds
 from pqn.envs.base import HostEnv
 from pqn.evaluate import Evaluation
 from pqn.exploration import epsilon_greedy
@@ -71,11 +71,11 @@ class Beside:
         """The results that are in [S, E], NaN where none is; the environments that reported wait for a new episode."""
         over = self.phase == OVER
         known = lambda x: np.where(over, x, np.nan)  # noqa: E731
-        info: Any = {name: known(value) for name, value in self.info.items()}
-        result: Any = (known(self.ret), known(self.length), over)
+        info = {name: known(value) for name, value in self.info.items()}
+        fields: dict[str, Any] = {"ret": known(self.ret), "length": known(self.length), "finished": over, "info": info}
         self.phase[over] = WAITING
         self._begin(over & self.fresh)
-        return Evaluation(*result, info)
+        return Evaluation(**fields)
 
     def save(self) -> PyTree:
         return {name: getattr(self, name) for name in ("phase", "ret", "length", "fresh", "info")}
@@ -124,9 +124,7 @@ def play(
         action: Any = np.zeros((*shape, learner.spec.num_agents), np.int32)
         carry = learner.network.initial_carry(*action.shape)
         for t in range(max_steps):
-            obs, avail = to_device((timestep.obs, timestep.avail))
-            seen = Seen(obs, avail, None, timestep.first.copy(), action, timestep.reward.copy(), carry)
-            carry, action = act(state, seen, explores, np.int32(t))
+            carry, action = act(state, Seen.of(timestep, action, carry), explores, np.int32(t))
             pool.send(0, np.asarray(action))
             timestep = pool.recv(0)
             playing = ~finished
@@ -142,8 +140,8 @@ def play(
                 break
     finally:
         pool.close()
-    infos: Any = info
-    return Evaluation(*(np.asarray(x) for x in (ret, length, finished)), infos)  # type: ignore
+    fields: dict[str, Any] = {"ret": ret, "length": length, "finished": finished, "info": info}
+    return Evaluation(**fields)
 
 
 def env_seeds(keys: Array, count: int) -> np.ndarray:

@@ -6,10 +6,10 @@ seed of its own, so which group it is in changes nothing about what it does.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from pqn.envs.base import HostEnv
@@ -35,7 +35,7 @@ class Share(NamedTuple):
 
 
 def shares(num_train: int, num_beside: int, groups: int) -> list[Share]:
-    """Splits the environments of a seed as evenly as they go; the larger parts of one kind meet the smaller of the other.
+    """Splits the environments of a seed as evenly as they go: larger parts of one kind meet smaller ones of the other.
 
     >>> [share.size for share in shares(5, 3, 2)]
     [4, 4]
@@ -43,12 +43,12 @@ def shares(num_train: int, num_beside: int, groups: int) -> list[Share]:
     train = _split(num_train, groups)
     beside = _split(num_beside, groups)[::-1]
     ends = np.cumsum([0, *(part.stop - part.start for part in beside)])
-    return [Share(a, slice(int(start), int(stop))) for a, start, stop in zip(train, ends[:-1], ends[1:], strict=True)]
+    return [Share(a, slice(int(b), int(c))) for a, (b, c) in zip(train, itertools.pairwise(ends), strict=True)]
 
 
 def _split(count: int, parts: int) -> list[slice]:
     ends = [-(-count * i // parts) for i in range(parts + 1)]
-    return [slice(start, stop) for start, stop in zip(ends[:-1], ends[1:], strict=True)]
+    return [slice(start, stop) for start, stop in itertools.pairwise(ends)]
 
 
 class Pool:
@@ -121,8 +121,12 @@ class Pool:
                     raise
 
     def _by_seed(self, timestep: TimeStep) -> TimeStep:
-        seeds = self.num_seeds
-        return jax.tree.map(lambda x: x.reshape(seeds, x.shape[0] // seeds, *x.shape[1:]), timestep)
+        def split(x: Any) -> Any:
+            return None if x is None else x.reshape(self.num_seeds, -1, *x.shape[1:])
+
+        # By hand: mapping over a tree would take as long as all the rest of a step's bookkeeping.
+        info = {name: split(value) for name, value in timestep.info.items()}
+        return TimeStep._make(info if field is timestep.info else split(field) for field in timestep)
 
     def _call(self, what: str, function: Callable[[], Any]) -> Any:
         try:

@@ -22,7 +22,7 @@ from pqn.config import Config
 from pqn.device import compiler_options, over_seeds
 from pqn.errors import ConfigError, EnvFailed
 from pqn.evaluate import Evaluation, step_limit
-from pqn.host.collect import Collected, Collector, Stream
+from pqn.host.collect import Collected, Collector, over_seeds_but_last
 from pqn.host.greedy import Beside, env_seeds, play
 from pqn.host.pool import Pool
 from pqn.learner import FlatState, Hyper, Learner, LearnerState, Work
@@ -62,8 +62,8 @@ class HostProgram:
     def __init__(self, config: Config, make_env: EnvFactory, spec: EnvSpec, groups: int = 2):
         if config.save.stability:
             raise ConfigError(
-                f"save.stability is {config.save.stability}; it must be 0 for {spec.name}, since stability is measured on "
-                "environments written in JAX"
+                f"save.stability is {config.save.stability}; it must be 0 for {spec.name}, "
+                "since stability is measured on environments written in JAX"
             )
         self.config, self.make_env = config, make_env
         self.learner = Learner(config, spec)
@@ -96,8 +96,10 @@ class HostProgram:
         return self.learner.flatten(state), self.learner.prepare(state, data, key, hyper), episode, window, finished
 
     def descend_one(
-        self, flat: FlatState, params: PyTree, work: Work, hyper: Hyper, start: Array
+        self, flat: FlatState, params: PyTree, work: Work, given: tuple[Hyper, Array]
     ) -> tuple[FlatState, dict[str, Array]]:
+        """The gradient steps from number `start` on, as many as make a piece."""
+        hyper, start = given
         part = lambda x: jax.lax.dynamic_slice_in_dim(x, start, self._piece)  # noqa: E731
         return self.learner.descend(
             flat, params, work._replace(orders=part(work.orders), steps=part(work.steps)), hyper
@@ -136,39 +138,27 @@ class HostProgram:
     def beside(self) -> Beside:
         return Beside(self.config.seeds, self.collector.shares, list(self.collector.blank[0].info))
 
-    def _map(self, function: Callable[..., Any], *args: Any) -> Any:
-        return over_seeds(function, self.config.seeds)(*args)
-
     def compile(self) -> None:
         """Starts the simulators and compiles everything that is known beforehand."""
-        began = time.perf_counter()
-        self._jobs = {
-            "init": jax.jit(lambda seeds: self._map(self.init_one, seeds)),
-            "split": jax.jit(lambda keys: jax.vmap(lambda key: jax.random.split(key, 3), out_axes=1)(keys)),
-            "prepare": jax.jit(
-                lambda state, key, collected, hyper: self._map(
-                    lambda *one: self.prepare_one(*one, hyper), state, key, collected
-                )
-            ),
-            "descend": jax.jit(
-                lambda flat, params, work, hyper, start: self._map(
-                    lambda *one: self.descend_one(*one, hyper, start), flat, params, work
-                )
-            ),
-            "finish": jax.jit(lambda *args: self._map(self.finish_one, *args)),
+        began, seeds = time.perf_counter(), self.config.seeds
+        jobs = {
+            "init": jax.jit(over_seeds(self.init_one, seeds)),
+            "split": jax.jit(jax.vmap(lambda key: tuple(jax.random.split(key, 3)))),
+            "prepare": jax.jit(over_seeds_but_last(self.prepare_one, seeds)),
+            "descend": jax.jit(over_seeds_but_last(self.descend_one, seeds)),
+            "finish": jax.jit(over_seeds(self.finish_one, seeds)),
         }
-        learner, key = jax.eval_shape(self._jobs["init"], self.seeds)
+        learner, key = jax.eval_shape(jobs["init"], self.seeds)
         shapes: dict[str, tuple] = {"init": (self.seeds,), "split": (key,)}
         shapes["prepare"] = (learner, key, self._collected_shape(), self.hyper)
-        flat, work, _, _, finished = jax.eval_shape(self._jobs["prepare"], *shapes["prepare"])
-        shapes["descend"] = (flat, learner.params, work, self.hyper, jax.ShapeDtypeStruct((), jnp.int32))
-        _, metrics = jax.eval_shape(self._jobs["descend"], *shapes["descend"])
+        flat, work, _, _, finished = jax.eval_shape(jobs["prepare"], *shapes["prepare"])
+        shapes["descend"] = (flat, learner.params, work, (self.hyper, jax.ShapeDtypeStruct((), jnp.int32)))
+        _, metrics = jax.eval_shape(jobs["descend"], *shapes["descend"])
         shapes["finish"] = (learner, flat, work, [metrics] * (self._steps // self._piece), finished)
         with ThreadPoolExecutor(len(shapes)) as pool:
             options = compiler_options()
             futures = {
-                name: pool.submit(lambda name=name: self._jobs[name].lower(*shapes[name]).compile(options))
-                for name in shapes
+                name: pool.submit(lambda name=name: jobs[name].lower(*shapes[name]).compile(options)) for name in shapes
             }
             self._compiled = {name: future.result() for name, future in futures.items()}
         self._warm_up()
@@ -246,7 +236,7 @@ class HostProgram:
             nonlocal flat
             start = next(rest, None)
             if start is not None:
-                flat, seen = self._compiled["descend"](flat, state.learner.params, work, self.hyper, np.int32(start))
+                flat, seen = self._compiled["descend"](flat, state.learner.params, work, (self.hyper, np.int32(start)))
                 metrics.append(seen)
 
         after = state

@@ -1,0 +1,166 @@
+"""Environments outside of JAX: how much of the simulator's own speed collecting and training reach.
+
+    python -m bench.host --env gymnasium:LunarLander-v3 --num-envs 64 [--kwargs vectorization_mode=async]
+    python -m bench.host --env busy --work 100          # a simulator that takes 100 µs a step, in this very thread
+    python -m bench.host --env busy --concurrent        # or beside it, as one with threads of its own
+
+One process, three measurements of the same number of steps, interleaved and repeated; the best of each counts, since
+noise only ever slows down. Alone: one pool of N environments stepped with random actions. Collecting: the two groups
+and a network. Training: collecting and learning, as a run does it, with and without `learner.overlap`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from pqn.cli.options import pair
+from pqn.config import Config
+from pqn.envs import registry
+from pqn.host.program import HostProgram
+from pqn.program import RunState
+from pqn.runs import describe_device
+from pqn.types import EnvSpec, TimeStep
+
+
+class Busy:
+    """N environments that each take `work` microseconds a step: of this thread, or beside it, one batch at a time."""
+
+    free_at = 0.0  # when the workers, which all pools share, have done what they were sent
+
+    def __init__(self, num_envs: int, work: float = 100.0, pixels: bool = False, concurrent: bool = False):
+        shape, dtype = ((4, 84, 84), "uint8") if pixels else ((8,), "float32")
+        self.spec = EnvSpec("busy", shape, np.dtype(dtype), num_actions=4, truncates=True)
+        self.num_envs, self.concurrent = num_envs, concurrent
+        self.seconds = work * 1e-6 * num_envs
+        self.until = 0.0
+        self.obs = np.zeros((num_envs, 1, *shape), dtype)
+        self.no = np.zeros(num_envs, bool)
+
+    def reset(self, seeds: np.ndarray) -> TimeStep:
+        return self._step(np.ones((self.num_envs, 1), bool))
+
+    def send(self, action: np.ndarray) -> None:
+        if self.concurrent:
+            self.until = Busy.free_at = max(Busy.free_at, time.perf_counter()) + self.seconds
+
+    def recv(self) -> TimeStep:
+        if self.concurrent:
+            time.sleep(max(0.0, self.until - time.perf_counter()))
+        else:
+            until = time.perf_counter() + self.seconds
+            while time.perf_counter() < until:
+                pass
+        return self._step(self.no[:, None])
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+    def _step(self, first: np.ndarray) -> TimeStep:
+        zero: Any = np.zeros(self.num_envs, np.float32)
+        obs, no, flags = (self.obs, self.no, first)  # type: Any, Any, Any
+        return TimeStep(obs, flags, zero, no, no, final_obs=obs)
+
+
+def alone(env: Any, steps: int, seed: int = 0) -> float:
+    """Seconds for `steps` steps of the pool with random actions."""
+    rng = np.random.default_rng(seed)
+    actions = rng.integers(0, env.spec.num_actions, (steps, env.num_envs, env.spec.num_agents)).astype(np.int32)
+    began = time.perf_counter()
+    for action in actions:
+        env.send(action)
+        env.recv()
+    return time.perf_counter() - began
+
+
+def collecting(program: HostProgram, state: RunState, rollouts: int) -> tuple[float, RunState]:
+    began = time.perf_counter()
+    for _ in range(rollouts):
+        state, lesson = program._collect(state, state.learner, lambda: None)
+    jax.block_until_ready(lesson.collected.tracks[-1].value[-1])
+    return time.perf_counter() - began, state
+
+
+def training(program: HostProgram, state: RunState, updates: int) -> tuple[float, RunState]:
+    began = time.perf_counter()
+    state, _ = program.chunk(state, updates)
+    jax.block_until_ready(state.learner)
+    return time.perf_counter() - began, state
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--env", default="busy")
+    parser.add_argument("--num-envs", type=int, default=64)
+    parser.add_argument("--work", type=float, default=100.0, help="µs a step of the `busy` simulator")
+    parser.add_argument("--concurrent", action="store_true", help="let the `busy` simulator work beside this thread")
+    parser.add_argument("--pixels", action="store_true", help="observations of the `busy` simulator like Atari's")
+    parser.add_argument("--rollout", type=int, default=32)
+    parser.add_argument("--hidden", type=int, nargs="*", default=[32])
+    parser.add_argument("--torso", default="mlp")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--minibatches", type=int, default=4)
+    parser.add_argument("--beside", type=int, default=0, help="greedy environments beside training; counted as steps")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--kwargs", nargs="*", type=pair, default=[])
+    given = parser.parse_args()
+    kwargs = dict(given.kwargs)
+
+    def make_env(num_envs: int) -> Any:
+        if given.env == "busy":
+            return Busy(num_envs, given.work, given.pixels, given.concurrent)
+        return registry.make(given.env, num_envs, **kwargs)
+
+    options = {
+        "env.num_envs": given.num_envs,
+        "network.hidden": tuple(given.hidden),
+        "network.torso": given.torso,
+        "learner.rollout_steps": given.rollout,
+        "learner.epochs": given.epochs,
+        "learner.minibatches": given.minibatches,
+        "eval.beside": given.beside,
+    }
+    config = Config().replace(options, total_steps=10**9).validate()
+    total = given.num_envs + given.beside
+    pool = make_env(total)
+    pool.reset(np.arange(total))
+    alone(pool, given.rollout)
+    programs, states = {}, {}
+    for name, overlap in (("training", False), ("overlapped", True)):
+        program = HostProgram(config.replace({"learner.overlap": overlap}), make_env, pool.spec)
+        program.compile()
+        programs[name] = program
+        _, states[name] = training(program, program.init(), 2)
+    best = dict.fromkeys(("alone", "collecting", *programs), float("inf"))
+    for _ in range(given.repeats):
+        best["alone"] = min(best["alone"], alone(pool, given.rollout))
+        seconds, states["training"] = collecting(programs["training"], states["training"], 1)
+        best["collecting"] = min(best["collecting"], seconds)
+        for name, program in programs.items():
+            seconds, states[name] = training(program, states[name], 1)
+            best[name] = min(best[name], seconds)
+    rates = {name: total * given.rollout / seconds for name, seconds in best.items()}
+    row = {
+        "env": given.env
+        + (f" {given.work:g} µs" if given.env == "busy" else "")
+        + (" pixels" if given.pixels else "")
+        + (" concurrent" if given.concurrent else ""),
+        "num_envs": given.num_envs,
+        "beside": given.beside,
+        "device": describe_device(),
+        "steps_per_second": {name: round(rate) for name, rate in rates.items()},
+        "share_of_alone": {name: round(rate / rates["alone"], 3) for name, rate in rates.items() if name != "alone"},
+    }
+    print(json.dumps(row, ensure_ascii=False))
+    pool.close()
+    for program in programs.values():
+        program.close()
+
+
+if __name__ == "__main__":
+    main()
