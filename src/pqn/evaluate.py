@@ -110,13 +110,13 @@ def evaluate_run(run: str | os.PathLike[str], episodes: int, epsilon: float = 0.
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
     keys = jax.random.split(jax.random.key(seed), config.seeds)
     if isinstance(env, HostEnv):
-        from pqn.host.greedy import play
+        from pqn.host.greedy import Player
 
         env.close()
-        result: Any = play(make_env, learner, stacked, keys, episodes, epsilon, limit)
+        result: Any = Player(learner, config.seeds, epsilon).play(make_env, stacked, keys, episodes, limit)
     else:
-        play_all = jax.jit(jax.vmap(lambda state, key: evaluate(env, learner, state, key, epsilon, limit)))
-        result = jax.device_get(play_all(stacked, keys))
+        play = jax.jit(jax.vmap(lambda state, key: evaluate(env, learner, state, key, epsilon, limit)))
+        result = jax.device_get(play(stacked, keys))
     return {
         "env": config.env.name,
         "step": step,

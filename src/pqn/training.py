@@ -398,12 +398,12 @@ def _env_factory(config: Config, env: Any) -> EnvFactory:
     kwargs = config.env.kwargs
     if env is None:
         return lambda num_envs: registry.make(config.env.name, num_envs, **kwargs)
-    if hasattr(env, "send"):
+    if hasattr(env, "send") and not isinstance(env, type):
         raise EnvError(
             f"env is one {type(env).__name__}; give a function that makes one of any size, such as "
             f"`lambda num_envs: {type(env).__name__}(num_envs)`, since the pool is split into groups."
         )
-    if hasattr(env, "step"):
+    if hasattr(env, "step") and not isinstance(env, type):
         return lambda num_envs: registry.as_env(env, num_envs)
     build: Callable[..., Any] = env
     return lambda num_envs: registry.as_env(build(num_envs, **kwargs), num_envs)

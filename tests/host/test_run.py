@@ -16,8 +16,8 @@ from test_collect import host_program
 import pqn
 from pqn import checkpoint
 from pqn.envs.probe import Counter, Memory
-from pqn.errors import ConfigError, EnvError, EnvFailed
-from pqn.host.greedy import play
+from pqn.errors import ConfigError, Diverged, EnvError, EnvFailed
+from pqn.host.greedy import Player
 from pqn.metrics import read_metrics
 from pqn.progress import Progress
 
@@ -203,6 +203,20 @@ def test_options_for_the_other_kind_are_refused(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
+def test_nan_stops_the_run_and_names_the_update(tmp_path):
+    class Sick(HostFromJax):
+        steps = 0
+
+        def recv(self):
+            self.steps += 1
+            step = super().recv()
+            return step._replace(reward=np.full_like(step.reward, np.nan)) if self.steps > 20 else step
+
+    with pytest.raises(Diverged, match="at update 3; the last good checkpoint is"):
+        pqn.train(tiny({"save.checkpoints": 10}), env=make(Sick), out=tmp_path / "run", progress=QUIET)
+    assert int(final(tmp_path / "run")["learner"]["updates"][0]) == 2
+
+
 # ---- evaluation ----
 
 
@@ -257,12 +271,13 @@ def test_play_gives_the_first_full_episode_of_each_environment():
             return step
 
     keys = jax.random.split(jax.random.key(1), 2)
-    result = play(lambda n: Spy(env, n), learner, state, keys, episodes=6, epsilon=0.0, max_steps=100)
+    player = Player(learner, num_seeds=2, epsilon=0.0)
+    result = player.play(lambda n: Spy(env, n), state, keys, episodes=6, max_steps=100)
     length = 1 + firsts[0].reshape(2, 6) % env.longest
     np.testing.assert_array_equal(result.length, length)
     np.testing.assert_array_equal(result.ret, length * (length + 1) / 2)
     assert np.all(result.finished)
-    short = play(lambda n: Spy(env, n), learner, state, keys, episodes=6, epsilon=0.0, max_steps=2)
+    short = player.play(lambda n: Spy(env, n), state, keys, episodes=6, max_steps=2)
     np.testing.assert_array_equal(short.finished, length <= 2)
 
 

@@ -4,8 +4,8 @@
 and never stop a run. An environment reports one episode at a time: the first that began after its last report. So a
 row holds at most one episode of each environment, however short the episodes are; one that is still open when a row
 is due is not lost but reported in a later row, and the row says so. Parameters change while such an episode is
-played. Where a number about *one* set of parameters is wanted, as at the end of a run or for `pqn eval`, `play` plays
-the first full episode of fresh environments, as for environments in JAX.
+played. Where a number about *one* set of parameters is wanted, as at the end of a run or for `pqn eval`, a `Player`
+plays the first full episode of fresh environments, as for environments in JAX.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from pqn.device import over_seeds
 from pqn.envs.base import HostEnv
 from pqn.evaluate import Evaluation
 from pqn.exploration import epsilon_greedy
-from pqn.host.collect import Seen, Track
+from pqn.host.collect import Seen, Track, over_seeds_but_last
 from pqn.host.pool import Pool, Share
 from pqn.learner import Learner, LearnerState
 from pqn.types import Array, PyTree
@@ -91,57 +90,59 @@ def _numbers(track: Track) -> dict[str, Any]:
     return {"reward": track.reward, "done": track.over, "valid": valid, "info": track.info}
 
 
-def play(
-    make_env: Callable[[int], HostEnv],
-    learner: Learner,
-    state: LearnerState,
-    keys: Array,
-    episodes: int,
-    epsilon: float,
-    max_steps: int,
-) -> Evaluation:
-    """Plays the first full episode of `episodes` fresh environments for each of S seeds; returns numpy arrays [S, E].
+class Player:
+    """Plays episodes with one learner's network, compiled once however often it plays."""
 
-    An episode that ends early waits for the longest one; its environment goes on, and nobody looks.
-    """
-    seeds = len(keys)
-    resets, explores = jax.vmap(jax.random.split, out_axes=1)(keys)
-    pool = Pool(make_env, seeds, episodes, 0, groups=1)
+    def __init__(self, learner: Learner, num_seeds: int, epsilon: float):
+        self.learner, self.num_seeds = learner, num_seeds
 
-    def act_one(state: LearnerState, seen: Seen, key: Array) -> tuple[PyTree, Array]:
-        carry, q = learner.q_values(state, seen.carry, seen.inputs(learner))
-        return carry, epsilon_greedy(jax.random.uniform(key, q.shape[:2]), q, seen.avail, epsilon)
+        def act_one(state: LearnerState, seen: Seen, key: Array, t: Array) -> tuple[PyTree, Array]:
+            carry, q = learner.q_values(state, seen.carry, seen.inputs(learner))
+            uniform = jax.random.uniform(jax.random.fold_in(key, t), q.shape[:2])
+            return carry, epsilon_greedy(uniform, q, seen.avail, epsilon)
 
-    def act_all(state: LearnerState, seen: Seen, keys: Array, t: Array) -> tuple[PyTree, Array]:
-        return over_seeds(act_one, seeds)(state, seen, jax.vmap(lambda key: jax.random.fold_in(key, t))(keys))
+        self.act = jax.jit(over_seeds_but_last(act_one, num_seeds))
 
-    act = jax.jit(act_all)
-    try:
-        timestep = pool.reset(env_seeds(resets, episodes), np.zeros((seeds, 0), np.int64))[0]
-        shape = (seeds, episodes)
-        ret, length, finished = np.zeros(shape, np.float32), np.zeros(shape, np.float32), np.zeros(shape, bool)
-        info = {name: np.zeros(shape, np.float32) for name in timestep.info}
-        action: Any = np.zeros((*shape, learner.spec.num_agents), np.int32)
-        carry = learner.network.initial_carry(*action.shape)
-        for t in range(max_steps):
-            carry, action = act(state, Seen.of(timestep, action, carry), explores, np.int32(t))
-            pool.send(0, np.asarray(action))
-            timestep = pool.recv(0)
-            playing = ~finished
-            ended = playing & timestep.over
-            ret += np.where(playing, timestep.reward, 0.0)
-            length += playing if timestep.valid is None else playing & timestep.valid
-            for name, value in timestep.info.items():
-                info[name][ended] = value[ended]
-            if "return" in timestep.info:
-                ret[ended] = timestep.info["return"][ended]
-            finished |= ended
-            if finished.all():
-                break
-    finally:
-        pool.close()
-    fields: dict[str, Any] = {"ret": ret, "length": length, "finished": finished, "info": info}
-    return Evaluation(**fields)
+    def play(
+        self,
+        make_env: Callable[[int], HostEnv],
+        state: LearnerState,
+        keys: Array,
+        episodes: int,
+        max_steps: int,
+    ) -> Evaluation:
+        """The first full episode of `episodes` fresh environments for each of S seeds; returns numpy arrays [S, E].
+
+        An episode that ends early waits for the longest one; its environment goes on, and nobody looks.
+        """
+        resets, explores = jax.vmap(jax.random.split, out_axes=1)(keys)
+        pool = Pool(make_env, self.num_seeds, episodes, 0, groups=1)
+        try:
+            timestep = pool.reset(env_seeds(resets, episodes), np.zeros((self.num_seeds, 0), np.int64))[0]
+            shape = (self.num_seeds, episodes)
+            ret, length, finished = np.zeros(shape, np.float32), np.zeros(shape, np.float32), np.zeros(shape, bool)
+            info = {name: np.zeros(shape, np.float32) for name in timestep.info}
+            action: Any = np.zeros((*shape, self.learner.spec.num_agents), np.int32)
+            carry = self.learner.network.initial_carry(*action.shape)
+            for t in range(max_steps):
+                carry, action = self.act(state, Seen.of(timestep, action, carry), explores, np.int32(t))
+                pool.send(0, np.asarray(action))
+                timestep = pool.recv(0)
+                playing = ~finished
+                ended = playing & timestep.over
+                ret += np.where(playing, timestep.reward, 0.0)
+                length += playing if timestep.valid is None else playing & timestep.valid
+                for name, value in timestep.info.items():
+                    info[name][ended] = value[ended]
+                if "return" in timestep.info:
+                    ret[ended] = timestep.info["return"][ended]
+                finished |= ended
+                if finished.all():
+                    break
+        finally:
+            pool.close()
+        fields: dict[str, Any] = {"ret": ret, "length": length, "finished": finished, "info": info}
+        return Evaluation(**fields)
 
 
 def env_seeds(keys: Array, count: int) -> np.ndarray:

@@ -23,7 +23,7 @@ from pqn.device import compiler_options, over_seeds
 from pqn.errors import ConfigError, EnvFailed
 from pqn.evaluate import Evaluation, step_limit
 from pqn.host.collect import Collected, Collector, over_seeds_but_last
-from pqn.host.greedy import Beside, env_seeds, play
+from pqn.host.greedy import Beside, Player, env_seeds
 from pqn.host.pool import Pool
 from pqn.learner import FlatState, Hyper, Learner, LearnerState, Work
 from pqn.program import NEVER, EnvFactory, RunState, report
@@ -133,6 +133,10 @@ class HostProgram:
         fold = lambda keys, number: jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)  # noqa: E731
         keys = fold(keys, update) if update else keys
         return self.pool.reset(env_seeds(keys, self.config.env.num_envs), env_seeds(fold(keys, NEVER), self.num_beside))
+
+    @functools.cached_property
+    def player(self) -> Player:
+        return Player(self.learner, self.config.seeds, self.config.eval.epsilon)
 
     @functools.cached_property
     def beside(self) -> Beside:
@@ -268,9 +272,7 @@ class HostProgram:
         config = self.config
         limit = step_limit(config, self.learner.spec)
         keys = jax.vmap(fold)(self.seeds)
-        return play(
-            self.make_env, self.learner, _acting(state.learner), keys, config.eval.num_envs, config.eval.epsilon, limit
-        )
+        return self.player.play(self.make_env, _acting(state.learner), keys, config.eval.num_envs, limit)
 
     @property
     def state_shape(self) -> Saved:
