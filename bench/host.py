@@ -1,6 +1,7 @@
 """Environments outside of JAX: how much of the simulator's own speed collecting and training reach.
 
     python -m bench.host --env gymnasium:LunarLander-v3 --num-envs 64 [--kwargs vectorization_mode=async]
+    python -m bench.host --preset atari-pong --beside 8     # network, batch and environments of a preset
     python -m bench.host --env busy --work 100          # a simulator that takes 100 µs a step, in this very thread
     python -m bench.host --env busy --concurrent        # or beside it, as one with threads of its own
 
@@ -23,6 +24,7 @@ from pqn.cli.options import pair
 from pqn.config import Config
 from pqn.envs import registry
 from pqn.host.program import HostProgram
+from pqn.presets import preset
 from pqn.program import RunState
 from pqn.runs import describe_device
 from pqn.types import EnvSpec, TimeStep
@@ -95,6 +97,7 @@ def training(program: HostProgram, state: RunState, updates: int) -> tuple[float
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--preset", default=None, help="a preset instead of the options up to --minibatches")
     parser.add_argument("--env", default="busy")
     parser.add_argument("--num-envs", type=int, default=64)
     parser.add_argument("--work", type=float, default=100.0, help="µs a step of the `busy` simulator")
@@ -109,23 +112,16 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--kwargs", nargs="*", type=pair, default=[])
     given = parser.parse_args()
-    kwargs = dict(given.kwargs)
+    config = _config(given)
+    if given.preset:
+        given.env, given.num_envs, given.rollout = config.env.name, config.env.num_envs, config.learner.rollout_steps
+    kwargs = config.env.kwargs | dict(given.kwargs)
 
     def make_env(num_envs: int) -> Any:
         if given.env == "busy":
             return Busy(num_envs, given.work, given.pixels, given.concurrent)
         return registry.make(given.env, num_envs, **kwargs)
 
-    options = {
-        "env.num_envs": given.num_envs,
-        "network.hidden": tuple(given.hidden),
-        "network.torso": given.torso,
-        "learner.rollout_steps": given.rollout,
-        "learner.epochs": given.epochs,
-        "learner.minibatches": given.minibatches,
-        "eval.beside": given.beside,
-    }
-    config = Config().replace(options, total_steps=10**9).validate()
     total = given.num_envs + given.beside
     pool = make_env(total)
     pool.reset(np.arange(total))
@@ -160,6 +156,22 @@ def main() -> None:
     pool.close()
     for program in programs.values():
         program.close()
+
+
+def _config(given: argparse.Namespace) -> Config:
+    """That of the preset, or a small one."""
+    beside = {"eval.beside": given.beside}
+    if given.preset:
+        return preset(given.preset, beside).validate()
+    options = {
+        "env.num_envs": given.num_envs,
+        "network.hidden": tuple(given.hidden),
+        "network.torso": given.torso,
+        "learner.rollout_steps": given.rollout,
+        "learner.epochs": given.epochs,
+        "learner.minibatches": given.minibatches,
+    }
+    return Config().replace(options | beside, total_steps=10**9).validate()
 
 
 if __name__ == "__main__":
