@@ -315,13 +315,13 @@ def test_a_missing_package_names_the_command(monkeypatch):
 
 
 def test_cartpole_is_learned(tmp_path):
-    """Gymnasium's CartPole, from the command line's options, to a greedy return of 195 (random play earns 22)."""
-    config = pqn.preset("cartpole", {"env.name": "gymnasium:CartPole-v1", "eval.num_envs": 16}, total_steps=80_000)
+    """Gymnasium's CartPole, to a greedy return of 475; all of five seeds gave 500."""
+    config = pqn.preset("cartpole", {"env.name": "gymnasium:CartPole-v1", "eval.num_envs": 16}, total_steps=120_000)
     result = pqn.train(config, out=tmp_path / "run", progress=QUIET)
-    assert result.summary["eval_return"]["mean"] >= 195
+    assert result.summary["eval_return"]["mean"] >= 475
     rows = [row for row in pqn.metrics.read_metrics(result.run / "metrics.jsonl") if row["kind"] == "eval"]
     assert len(rows) == config.eval.count and np.shape(rows[0]["returns"]) == (1, 8)
     from pqn.evaluate import evaluate_run
 
     again = evaluate_run(result.run, episodes=8)
-    assert again["mean"] >= 150 and again["unfinished"] == 0
+    assert again["mean"] >= 475 and again["unfinished"] == 0
