@@ -109,6 +109,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--minibatches", type=int, default=4)
     parser.add_argument("--beside", type=int, default=0, help="greedy environments beside training; counted as steps")
+    parser.add_argument("--groups", type=int, default=2, help="into how many the pool is split")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--kwargs", nargs="*", type=pair, default=[])
     given = parser.parse_args()
@@ -128,7 +129,7 @@ def main() -> None:
     alone(pool, given.rollout)
     programs, states = {}, {}
     for name, overlap in (("training", False), ("overlapped", True)):
-        program = HostProgram(config.replace({"learner.overlap": overlap}), make_env, pool.spec)
+        program = HostProgram(config.replace({"learner.overlap": overlap}), make_env, pool.spec, given.groups)
         program.compile()
         programs[name] = program
         _, states[name] = training(program, program.init(), 2)
@@ -148,6 +149,7 @@ def main() -> None:
         + (" concurrent" if given.concurrent else ""),
         "num_envs": given.num_envs,
         "beside": given.beside,
+        "groups": given.groups,
         "device": describe_device(),
         "steps_per_second": {name: round(rate) for name, rate in rates.items()},
         "share_of_alone": {name: round(rate / rates["alone"], 3) for name, rate in rates.items() if name != "alone"},

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from pqn.envs.base import HostEnv
+from pqn.envs.base import HostEnv, start_in_background
 from pqn.envs.options import Option, choose
 from pqn.errors import EnvError
 from pqn.types import EnvSpec, TimeStep
@@ -92,24 +92,23 @@ class AtariEnv:
         ALEInterface.setLoggerMode(LoggerMode.Error)
         self.num_envs = num_envs
         self.options = chosen
-        self._pool = AtariVectorEnv(
-            game,
-            num_envs,
-            num_threads=min(num_envs, chosen["threads"] or usable_cores()),
-            autoreset_mode="SameStep",
-            life_loss_info=chosen["episodic_life"],
-            reward_clipping=False,
-            max_num_frames_per_episode=NEVER,
-            repeat_action_probability=chosen["sticky_actions"],
-            full_action_space=chosen["full_action_space"],
-            noop_max=chosen["noop_max"],
-            use_fire_reset=chosen["fire_reset"],
-            frameskip=chosen["frame_skip"],
-            maxpool=chosen["max_pool"],
-            stack_num=chosen["frame_stack"],
-            img_height=chosen["screen_size"],
-            img_width=chosen["screen_size"],
-        )
+        arguments = {
+            "num_threads": min(num_envs, chosen["threads"] or usable_cores()),
+            "autoreset_mode": "SameStep",
+            "life_loss_info": chosen["episodic_life"],
+            "reward_clipping": False,
+            "max_num_frames_per_episode": NEVER,
+            "repeat_action_probability": chosen["sticky_actions"],
+            "full_action_space": chosen["full_action_space"],
+            "noop_max": chosen["noop_max"],
+            "use_fire_reset": chosen["fire_reset"],
+            "frameskip": chosen["frame_skip"],
+            "maxpool": chosen["max_pool"],
+            "stack_num": chosen["frame_stack"],
+            "img_height": chosen["screen_size"],
+            "img_width": chosen["screen_size"],
+        }
+        self._pool = start_in_background(lambda: AtariVectorEnv(game, num_envs, **arguments))
         actions = list(self._pool.ale.get_action_set())
         # After a lost life nobody but the player can serve the ball, and a greedy player may never do so. Such a state
         # knows one action only, FIRE, whichever is sent; EnvPool presses it there as well.

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pqn.envs.atari import spec_of, usable_cores
+from pqn.envs.base import start_in_background
 from pqn.errors import EnvError
 from pqn.types import TimeStep
 
@@ -61,8 +62,8 @@ class EnvPoolAtari:
                 full_action_space=chosen["full_action_space"],
             )
 
-        self._make = make
-        self._pool = make([0] * num_envs)
+        self._make = lambda seeds: start_in_background(lambda: make(seeds))
+        self._pool = self._make([0] * num_envs)
         self.spec = spec_of(game, int(self._pool.action_space.n), chosen)
 
     def reset(self, seeds: np.ndarray) -> TimeStep:

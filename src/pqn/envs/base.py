@@ -7,7 +7,12 @@ vectorised implements `JaxEnv` itself. Either way, run `pqn.envs.check_env` on t
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+import os
+import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +20,8 @@ import numpy as np
 
 from pqn.errors import EnvError
 from pqn.types import Array, EnvSpec, PyTree, TimeStep
+
+T = TypeVar("T")
 
 
 @runtime_checkable
@@ -67,6 +74,25 @@ class HostEnv(Protocol):
 
     # An environment that can be put back exactly where it was also has `save() -> dict[str, np.ndarray]`, arrays whose
     # shapes never change, and `restore(saved) -> TimeStep`; without them a resumed run starts new episodes.
+
+
+def start_in_background(make: Callable[[], T]) -> T:
+    """Calls `make`, whose threads or processes will leave the processor to the rest of this program when it wants it.
+
+    Emulators on as many threads as there are cores would otherwise delay the one thread that feeds them and the
+    accelerator: on 16 cores, by more than the accelerator takes. On Linux threads inherit the priority of the one
+    that starts them, and a thread may always lower its own; so it is one of its own that starts them. Where priorities
+    work otherwise, this is a plain call.
+    """
+    if not sys.platform.startswith("linux"):
+        return make()
+
+    def lowered() -> T:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+        return make()
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lowered).result()
 
 
 class Outcome(NamedTuple):

@@ -272,7 +272,7 @@ class Collector:
         seen, window_carry = list(stream.seen), list(stream.window_carry)
         acting: list[Any] = [None] * groups  # (carry after, action) of each group's coming or present step
         cuts: list[Cutting] = []
-        sent = 0
+        sent = 0  # turns whose actions the simulators have
 
         def decide(g: int, t: int) -> None:
             track, now = tracks[g], seen[g]
@@ -291,23 +291,25 @@ class Collector:
             meanwhile()
 
         def send_until(turn: int) -> None:
+            """Sends the actions of `turn`, waiting for them, and of later turns as far as they have been computed."""
             nonlocal sent
-            for number in range(sent, min(turn + 1, turns)):
-                t, g = divmod(number, groups)
+            last = min(turn + groups, turns) if pool.concurrent else turn + 1
+            while sent < last:
+                t, g = divmod(sent, groups)
+                if sent > turn and not acting[g][1].is_ready():
+                    break
                 action = np.asarray(acting[g][1])
                 tracks[g].action[:, t] = action
                 pool.send(g, action)
-                sent = number + 1
+                sent += 1
 
         for g in range(groups):
             decide(g, 0)
         for turn in range(turns):
             t, g = divmod(turn, groups)
-            # A simulator without workers of its own computes in `recv`: then the others' actions are sent only
-            # afterwards, so that the accelerator works on them meanwhile. One with workers should never run dry.
-            send_until(turn + groups - 1 if pool.concurrent else turn)
+            # One with workers of its own should never run dry, nor wait for actions of which others have no need yet.
+            send_until(turn)
             timestep = pool.recv(g)
-            send_until(turn + groups - 1)
             carry, action = acting[g]
             tracks[g].put(t, timestep)
             if self.bootstraps:
