@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,11 @@ from pqn.runs import RunDir
 
 def entry(run: RunDir, commit: str | None) -> dict[str, Any]:
     """What a reader needs to trust one run."""
-    summary, environment = run.read_json("summary.json"), run.read_json("environment.json")
-    rows = read_metrics(run.metrics)
+    environment, rows = run.read_json("environment.json"), read_metrics(run.metrics)
+    summary = run.read_json("summary.json") if (run.path / "summary.json").exists() else stopped(run, rows)
+    rows = [
+        row for row in rows if row["kind"] != "eval" or np.isfinite(_per_seed(row)).all()
+    ]  # with a game of each seed
     steps, values = curve(rows, "eval")
     train_steps, train = curve(rows, "train", points=20)
     last = next(row for row in reversed(rows) if row["kind"] == "eval")
@@ -37,12 +41,13 @@ def entry(run: RunDir, commit: str | None) -> dict[str, Any]:
     return {
         "preset": preset,
         "env": summary["env"],
-        "command": f"pqn train {preset} --seeds {summary['seeds']}",
+        "command": _command(environment["command"]),
         "commit": commit or git.get("commit"),
         "date": environment["time"],
         "device": summary["device"],
         "versions": environment["versions"],
         "steps_per_seed": summary["steps"],
+        "stopped_before_its_end": summary.get("stopped", False),
         "greedy_return": {
             "mean": final.mean(),
             "iqm": iqm(final),
@@ -50,15 +55,55 @@ def entry(run: RunDir, commit: str | None) -> dict[str, Any]:
             "per_seed": final,
         },
         "greedy_info": {name: last[f"info/{name}"] for name in infos},
-        "training_return_last_tenth": np.nanmean(train[-2:]),
+        "training_return_last_tenth": np.nanmean(train[-2:]) if np.isfinite(train[-2:]).any() else None,
         "steps_per_second": summary["steps_per_second"],
         "train_seconds": summary["train_seconds"],
         "wall_seconds": summary["wall_seconds"],
         "compile_seconds": summary["compile_seconds"],
-        "curve": {"steps": steps, "greedy_return": values.round(2)},
+        "curve": {
+            "steps": steps,
+            "seconds": [round(row["wall"], 1) for row in rows if row["kind"] == "eval"],
+            "greedy_return": values.round(2),
+        },
         "info_curves": {name: curve(rows, "eval", metric=name)[1].round(4) for name in infos},
         "training_curve": {"steps": train_steps, "return": train.round(2)},
     }
+
+
+def stopped(run: RunDir, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What `summary.json` would say of a run that was stopped before its end."""
+    config, environment = run.read_json("config.json"), run.read_json("environment.json")
+    train = [row for row in rows if row["kind"] == "train"]
+    last = next(row for row in reversed(rows) if row["kind"] == "eval" and np.isfinite(_per_seed(row)).all())
+    done, updates = train[-1]["step"], np.diff([0, *(row["update"] for row in train)])
+    share = updates / updates.sum()
+    return {
+        "stopped": True,
+        "preset": config["preset"],
+        "env": config["env"]["name"],
+        "seeds": config["seeds"],
+        "steps": done,
+        "device": environment["device"],
+        "steps_per_second": round(1 / sum(share / [row["steps_per_second"] for row in train]), 1),
+        "train_seconds": None,
+        "wall_seconds": train[-1]["wall"],
+        "compile_seconds": None,
+        "eval_return": {"per_seed": _per_seed(last)},
+    }
+
+
+def _command(command: list[str] | str) -> str:
+    """As a reader would type it: without where the run went, how loudly, and by which file the program was started."""
+    words = shlex.split(command) if isinstance(command, str) else command
+    words = words[next((i for i, word in enumerate(words) if word in ("train", "resume")), 0) :]
+    kept = [word for before, word in zip(["", *words], words, strict=False) if "--out" not in (before, word)]
+    return " ".join(["pqn", *(word for word in kept if word != "--quiet")])
+
+
+def _per_seed(row: dict[str, Any]) -> np.ndarray:
+    """Mean return of an evaluation row [S] over the episodes that ended; NaN where a seed ended none."""
+    returns = [[value for value in seed if value is not None] for seed in row["returns"]]
+    return np.array([np.mean(seed) if seed else np.nan for seed in returns])
 
 
 def main() -> None:
