@@ -6,11 +6,14 @@ stands before every non-linearity, as everywhere here; over an image it is over 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import flax.linen as nn
 import jax.numpy as jnp
 
 from pqn.networks.norms import Norm
-from pqn.networks.torsos import INITS, MLP, Conv
+from pqn.networks.torsos import CNN, INITS, Conv, Torso
 from pqn.types import Array
 
 
@@ -26,37 +29,13 @@ def image(obs: Array, dtype: str) -> Array:
     return obs.astype(dtype) / 255 if obs.dtype == jnp.uint8 else obs.astype(dtype)
 
 
-class NatureCNN(nn.Module):
-    """The network of DQN: 32 filters of 8×8 with stride 4, 64 of 4×4 with stride 2, 64 of 3×3; then dense layers."""
-
-    hidden: tuple[int, ...]
-    norm: str
-    kernel_init: str
-    conv: str = "native"
-    dtype: str = "float32"
-
-    @nn.compact
-    def __call__(self, x: Array, train: bool) -> Array:
-        init = INITS[self.kernel_init]
-        for features, size, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
-            x = Conv(features, (size, size), stride, self.conv == "matmul", self.dtype, init)(x)
-            x = nn.relu(Norm(self.norm)(x, train))
-        return MLP(self.hidden, self.norm, self.kernel_init, self.dtype)(x, train)
-
-
-class ImpalaCNN(nn.Module):
+class ImpalaCNN(Torso):
     """The residual network of IMPALA (Espeholt et al., 2018), its "deep" one: 15 convolutions in three stages.
 
     A stage is a 3×3 convolution (16, 32 and 32 filters), max-pooling of 3×3 with stride 2, and two residual blocks
     x + conv(act(conv(act(x)))). IMPALA has no normalisation; ours is part of `act`, norm and then ReLU, so that the
     residual path itself stays untouched.
     """
-
-    hidden: tuple[int, ...]
-    norm: str
-    kernel_init: str
-    conv: str = "native"
-    dtype: str = "float32"
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
@@ -67,16 +46,16 @@ class ImpalaCNN(nn.Module):
             for _ in range(2):
                 inner = self._conv(features)(act(x))
                 x = x + self._conv(features)(act(inner))
-        return MLP(self.hidden, self.norm, self.kernel_init, self.dtype)(act(x), train)
+        return self.dense(act(x), train)
 
     def _conv(self, features: int) -> Conv:
         return Conv(features, (3, 3), 1, self.conv == "matmul", self.dtype, INITS[self.kernel_init], same=True)
 
 
-class HadamaxCNN(nn.Module):
+class HadamaxCNN(Torso):
     """Hadamax (Kooi et al., 2025, arXiv 2505.15345): Hadamard products and max-pooling in place of strides.
 
-    The layers of `NatureCNN` with three changes. Each convolution is two in parallel, with a padded border and stride
+    The layers of DQN's network with three changes. Each convolution is two in parallel, with a padded border and stride
     1, and their outputs are multiplied: x ← GELU(norm(conv₁ x)) ⊙ GELU(norm(conv₂ x)). What the stride did, max-pooling
     does: 4×4 with stride 4, 2×2 with stride 2, and 3×3 with stride 1. All activations are GELU, the dense ones too.
 
@@ -84,12 +63,6 @@ class HadamaxCNN(nn.Module):
     of the authors' published code, not checked against their text; `network.init` is that of the dense layers, in
     their code he_normal.
     """
-
-    hidden: tuple[int, ...]
-    norm: str
-    kernel_init: str
-    conv: str = "native"
-    dtype: str = "float32"
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
@@ -100,11 +73,11 @@ class HadamaxCNN(nn.Module):
             ]
             left, right = (nn.gelu(Norm(self.norm)(branch, train)) for branch in branches)
             x = nn.max_pool(left * right, (window, window), (stride, stride), "SAME")
-        return MLP(self.hidden, self.norm, self.kernel_init, self.dtype, nn.gelu)(x, train)
+        return self.dense(x, train, nn.gelu)
 
 
-TORSOS: dict[str, type[NatureCNN] | type[ImpalaCNN] | type[HadamaxCNN]] = {
-    "nature": NatureCNN,
+TORSOS: dict[str, Callable[..., Torso]] = {
+    "nature": partial(CNN, layers=((32, 8, 4), (64, 4, 2), (64, 3, 1))),
     "impala": ImpalaCNN,
     "hadamax": HadamaxCNN,
 }

@@ -11,11 +11,11 @@ import jax
 import jax.numpy as jnp
 
 from pqn.config import NetworkConfig
-from pqn.networks import pixels
+from pqn.networks import pixels, torsos
 from pqn.networks.heads import Head
 from pqn.networks.memory import CELLS
 from pqn.networks.norms import Norm
-from pqn.networks.torsos import MLP, GridCNN, MinAtarCNN
+from pqn.networks.torsos import MLP
 from pqn.types import Array, Inputs, PyTree
 
 
@@ -45,9 +45,9 @@ class QNetwork(nn.Module):
         """
         config = self.config
         steps, envs, agents = batch = inputs.obs.shape[:3]
-        obs = _with_agent_id(inputs.obs) if config.agent_id else inputs.obs
-        x = obs.reshape(-1, *obs.shape[3:])
+        x = inputs.obs.reshape(-1, *inputs.obs.shape[3:])
         x = pixels.image(x, config.dtype) if config.torso in pixels.TORSOS else x.astype(config.dtype)
+        x = _with_agent_id(x, agents) if config.agent_id else x
         x = Norm(config.norm_input, name="input_norm")(x, train)
         x = self._torso()(x, train)
         x = jnp.concatenate([x, *self._past(inputs)], axis=-1)
@@ -74,21 +74,17 @@ class QNetwork(nn.Module):
 
     def _torso(self) -> nn.Module:
         config = self.config
-        if config.torso == "grid":
-            return GridCNN(config.hidden, config.norm, config.init, config.conv, config.dtype, name="torso")
-        if config.torso in pixels.TORSOS:
-            make = pixels.TORSOS[config.torso]
-            return make(config.hidden, config.norm, config.init, config.conv, config.dtype, name="torso")
-        if config.torso == "minatar":
-            return MinAtarCNN(config.hidden, config.norm, config.init, config.conv, config.dtype, name="torso")
-        return MLP(config.hidden, config.norm, config.init, config.dtype, name="torso")
+        if config.torso == "mlp":
+            return MLP(config.hidden, config.norm, config.init, config.dtype, name="torso")
+        make = (torsos.TORSOS | pixels.TORSOS)[config.torso]
+        return make(config.hidden, config.norm, config.init, config.conv, config.dtype, name="torso")
 
 
-def _with_agent_id(obs: Array) -> Array:
-    """Appends the agent's number, one-hot, along the last axis of [T, B, M, ..., F]: to images as constant planes."""
-    agents = obs.shape[2]
-    ids = jnp.eye(agents, dtype=obs.dtype).reshape(agents, *(1,) * (obs.ndim - 4), agents)
-    return jnp.concatenate([obs, jnp.broadcast_to(ids, (*obs.shape[:-1], agents))], axis=-1)
+def _with_agent_id(x: Array, agents: int) -> Array:
+    """Appends the agent's number, one-hot, along the last axis of [T·B·M, ..., F]: to images as constant planes."""
+    ids = jnp.tile(jnp.eye(agents, dtype=x.dtype), (len(x) // agents, 1))
+    ids = ids.reshape(len(x), *(1,) * (x.ndim - 2), agents)
+    return jnp.concatenate([x, jnp.broadcast_to(ids, (*x.shape[:-1], agents))], axis=-1)
 
 
 def kernel_norms(params: PyTree) -> tuple[Array, Array]:

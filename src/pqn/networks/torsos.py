@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import flax.linen as nn
 import jax
@@ -74,35 +75,38 @@ class MLP(nn.Module):
         return x
 
 
-class GridCNN(nn.Module):
-    """JaxMARL's network for Overcooked: 32 filters of 5×5, 3×3 and 3×3 that keep the grid's size, then dense layers."""
+class Torso(nn.Module):
+    """What all torsos for images have in common."""
 
     hidden: tuple[int, ...]
+    """Widths of the dense layers at the end."""
     norm: str
     kernel_init: str
     conv: str = "matmul"
     dtype: str = "float32"
+
+    def dense(self, x: Array, train: bool, activation: Callable[[Array], Array] = nn.relu) -> Array:
+        return MLP(self.hidden, self.norm, self.kernel_init, self.dtype, activation)(x, train)
+
+
+class CNN(Torso):
+    """Convolution → norm → ReLU, once per layer, then dense layers."""
+
+    layers: tuple[tuple[int, int, int], ...] = ()
+    """Filters, their size, and the stride."""
+    same: bool = False
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
         init = INITS[self.kernel_init]
-        for size in (5, 3, 3):
-            x = Conv(32, (size, size), 1, self.conv == "matmul", self.dtype, init, same=True)(x)
+        for filters, size, stride in self.layers:
+            x = Conv(filters, (size, size), stride, self.conv == "matmul", self.dtype, init, self.same)(x)
             x = nn.relu(Norm(self.norm)(x, train))
-        return MLP(self.hidden, self.norm, self.kernel_init, self.dtype)(x, train)
+        return self.dense(x, train)
 
 
-class MinAtarCNN(nn.Module):
-    """The network of the MinAtar paper: 16 filters of 3×3, then dense layers."""
-
-    hidden: tuple[int, ...]
-    norm: str
-    kernel_init: str
-    conv: str = "matmul"
-    dtype: str = "float32"
-
-    @nn.compact
-    def __call__(self, x: Array, train: bool) -> Array:
-        x = Conv(16, (3, 3), matmul=self.conv == "matmul", dtype=self.dtype, kernel_init=INITS[self.kernel_init])(x)
-        x = nn.relu(Norm(self.norm)(x, train))
-        return MLP(self.hidden, self.norm, self.kernel_init, self.dtype)(x, train)
+# The network of the MinAtar paper, and JaxMARL's for Overcooked.
+TORSOS: dict[str, Callable[..., Torso]] = {
+    "minatar": partial(CNN, layers=((16, 3, 1),)),
+    "grid": partial(CNN, layers=((32, 5, 1), (32, 3, 1), (32, 3, 1)), same=True),
+}
