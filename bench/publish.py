@@ -3,20 +3,23 @@
     python -m bench.publish RUN… --out results/minatar [--metric NAME] [--commit HASH]
 
 Writes OUT.json (one entry per run: command, commit, device, date, versions, greedy returns per seed, learning curve,
-speed) and OUT.png (one panel per task, of the return or of a metric of the environment's own, such as win).
-`--commit` is for machines on which the code ran without its git history.
+speed, peak device memory beside what a replay buffer of a million transitions would hold) and OUT.png (one panel per
+task, of the return or of a metric of the environment's own, such as win). `--commit` is for machines on which the code
+ran without its git history.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import shlex
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from pqn.envs import registry
 from pqn.metrics import curve, read_metrics, to_json
 from pqn.report.figures import curve_grid
 from pqn.report.statistics import bootstrap_interval, iqm
@@ -60,6 +63,8 @@ def entry(run: RunDir, commit: str | None) -> dict[str, Any]:
         "train_seconds": summary["train_seconds"],
         "wall_seconds": summary["wall_seconds"],
         "compile_seconds": summary["compile_seconds"],
+        "peak_memory_bytes": summary.get("peak_memory_bytes"),
+        "replay_buffer_bytes": replay_buffer_bytes(run.read_json("config.json")),
         "curve": {
             "steps": steps,
             "seconds": [round(row["wall"], 1) for row in rows if row["kind"] == "eval"],
@@ -68,6 +73,13 @@ def entry(run: RunDir, commit: str | None) -> dict[str, Any]:
         "info_curves": {name: curve(rows, "eval", metric=name)[1].round(4) for name in infos},
         "training_curve": {"steps": train_steps, "return": train.round(2)},
     }
+
+
+def replay_buffer_bytes(config: dict[str, Any], transitions: int = 1_000_000) -> int:
+    """What a buffer of a million transitions of this task would hold: each observation and mask once, and no memory."""
+    spec = registry.make(config["env"]["name"], 1, **config["env"]["kwargs"]).spec
+    seen = math.prod(spec.obs_shape) * np.dtype(spec.obs_dtype).itemsize + (spec.num_actions if spec.masked else 0)
+    return transitions * (spec.num_agents * (seen + 4) + 4 + 1)  # an action per agent; a reward and a flag for all
 
 
 def stopped(run: RunDir, rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -125,12 +137,9 @@ def main() -> None:
     curve_grid(panels, given.out.with_suffix(".png"), columns=columns, ylabel=ylabel)
     for row in entries:
         found = row["greedy_return"]
-        print(
-            json.dumps(
-                {"preset": row["preset"], "mean": found["mean"], "iqm": found["iqm"], "iqm_95": found["iqm_95"]},
-                default=float,
-            )
-        )
+        shown = {"preset": row["preset"], "mean": found["mean"], "iqm": found["iqm"], "iqm_95": found["iqm_95"]}
+        memory = {name: row[name] and row[name] / 1e9 for name in ("peak_memory_bytes", "replay_buffer_bytes")}
+        print(json.dumps(shown | {name.replace("bytes", "gb"): value for name, value in memory.items()}, default=float))
 
 
 if __name__ == "__main__":

@@ -250,6 +250,13 @@ def describe_device() -> str:
     return f"{devices[0].platform}: {devices[0].device_kind}" + (f" × {len(devices)}" if len(devices) > 1 else "")
 
 
+def peak_memory() -> int | None:
+    """The most bytes that this process has held on its first device at once; None where JAX does not count them."""
+    import jax
+
+    return (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+
+
 def _claim_default(preset: str, root: PathLike) -> Path:
     """Make the default directory; two runs started in the same second get two directories."""
     while True:

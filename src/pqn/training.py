@@ -267,6 +267,7 @@ class _Loop:
             "steps_per_second": round(self.steps * config.seeds / train_seconds, 1),
             "eval_return": None if returns is None else {"mean": float(returns.mean()), "per_seed": returns},
             "device": runs.describe_device(),
+            "peak_memory_bytes": runs.peak_memory(),
         }
         self.run.write_json(runs.SUMMARY, summary)
         return Result(self.run.path, self.run.read_json(runs.SUMMARY))
