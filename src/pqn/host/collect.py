@@ -11,6 +11,8 @@ it back as an array of the device, where it stays to be learned from when the ro
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -267,12 +269,27 @@ class Collector:
         Raises:
           EnvFailed: an environment did.
         """
-        groups, turns = len(self.shares), len(self.shares) * self.steps
+        if not pool.concurrent:  # it steps within `recv`: there is nobody to hand actions to meanwhile
+            return self._collect(pool, state, stream, draws, meanwhile, lambda send: send)
+        # Actions go to the simulators the moment they are computed, whichever group is being waited for.
+        with ThreadPoolExecutor(1) as sender:
+            return self._collect(pool, state, stream, draws, meanwhile, lambda send: sender.submit(send).result)
+
+    def _collect(
+        self,
+        pool: Pool,
+        state: LearnerState,
+        stream: Stream,
+        draws: Draws,
+        meanwhile: Callable[[], Any],
+        hand_over: Callable[[Callable[[], None]], Callable[[], None]],
+    ) -> Collected:
+        """`hand_over` takes what sends an action and returns what to call before its outcome can be received."""
+        groups = len(self.shares)
         tracks = [self._blank_track(g, stream.seen[g]) for g in range(groups)]
         seen, window_carry = list(stream.seen), list(stream.window_carry)
-        acting: list[Any] = [None] * groups  # (carry after, action) of each group's coming or present step
+        acting: list[Any] = [None] * groups  # of each group's coming or present step: carry after, action, how to send
         cuts: list[Cutting] = []
-        sent = 0  # turns whose actions the simulators have
 
         def decide(g: int, t: int) -> None:
             track, now = tracks[g], seen[g]
@@ -282,7 +299,7 @@ class Collector:
                 window_carry[g] = now.carry  # the next segment's memory starts from here
             carry, action, value, kept = self.act[g](state, now, draws.uniform[g], draws.epsilon[g], np.int32(t))
             start_fetching(action)
-            acting[g] = (carry, action)
+            acting[g] = (carry, action, hand_over(partial(send, g, t, action)))
             track.obs.append(kept[0])
             track.avail.append(kept[1])
             track.world.append(kept[2])
@@ -290,33 +307,23 @@ class Collector:
             track.first[:, t] = now.first
             meanwhile()
 
-        def send_until(turn: int) -> None:
-            """Sends the actions of `turn`, waiting for them, and of later turns as far as they have been computed."""
-            nonlocal sent
-            last = min(turn + groups, turns) if pool.concurrent else turn + 1
-            while sent < last:
-                t, g = divmod(sent, groups)
-                if sent > turn and not acting[g][1].is_ready():
-                    break
-                action = np.asarray(acting[g][1])
-                tracks[g].action[:, t] = action
-                pool.send(g, action)
-                sent += 1
+        def send(g: int, t: int, action: Array) -> None:
+            tracks[g].action[:, t] = np.asarray(action)
+            pool.send(g, tracks[g].action[:, t])
 
         for g in range(groups):
             decide(g, 0)
-        for turn in range(turns):
-            t, g = divmod(turn, groups)
-            # One with workers of its own should never run dry, nor wait for actions of which others have no need yet.
-            send_until(turn)
-            timestep = pool.recv(g)
-            carry, action = acting[g]
-            tracks[g].put(t, timestep)
-            if self.bootstraps:
-                cuts += self._cuts(t, g, timestep, tracks[g].action[:, t], carry)
-            seen[g] = Seen.of(timestep, action, carry)
-            if t + 1 < self.steps:
-                decide(g, t + 1)
+        for t in range(self.steps):
+            for g in range(groups):
+                carry, action, sent = acting[g]
+                sent()
+                timestep = pool.recv(g)
+                tracks[g].put(t, timestep)
+                if self.bootstraps:
+                    cuts += self._cuts(t, g, timestep, tracks[g].action[:, t], carry)
+                seen[g] = Seen.of(timestep, action, carry)
+                if t + 1 < self.steps:
+                    decide(g, t + 1)
         for g in range(groups):  # V(s_T), by the very program that valued the other steps
             last = np.int32(self.steps - 1)
             _, _, value, kept = self.act[g](state, seen[g], draws.uniform[g], draws.epsilon[g], last)
