@@ -7,7 +7,9 @@
 
 One process, three measurements of the same number of steps, interleaved and repeated; the best of each counts, since
 noise only ever slows down. Alone: one pool of N environments stepped with random actions. Collecting: the two groups
-and a network. Training: collecting and learning, as a run does it, with and without `learner.overlap`.
+and a network. Training: collecting and learning, as a run does it, with and without `learner.overlap`. The row also
+says how long a turn of collecting takes, which is one step of one group: in all, and of it in the call that has actions
+computed and in waiting for the simulator.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import argparse
 import json
 import time
 from typing import Any
+from unittest import mock
 
 import jax
 import numpy as np
@@ -88,6 +91,30 @@ def collecting(program: HostProgram, state: RunState, rollouts: int) -> tuple[fl
     return time.perf_counter() - began, state
 
 
+def per_turn(program: HostProgram, state: RunState, rollouts: int = 3) -> dict[str, float]:
+    """Milliseconds that the collecting thread spends on one step of one group, and which of them in two calls."""
+    spent = {"acting": 0.0, "receiving": 0.0}
+
+    def timed(name: str, function: Any) -> Any:
+        def call(*args: Any) -> Any:
+            began = time.perf_counter()
+            try:
+                return function(*args)
+            finally:
+                spent[name] += time.perf_counter() - began
+
+        return call
+
+    collector, pool = program.collector, program.pool
+    with (
+        mock.patch.object(collector, "act", [timed("acting", act) for act in collector.act]),
+        mock.patch.object(pool, "recv", timed("receiving", pool.recv)),
+    ):
+        total, _ = collecting(program, state, rollouts)
+    turns = rollouts * program.config.learner.rollout_steps * program.groups
+    return {name: round(1e3 * seconds / turns, 3) for name, seconds in ({"all": total} | spent).items()}
+
+
 def training(program: HostProgram, state: RunState, updates: int) -> tuple[float, RunState]:
     began = time.perf_counter()
     state, _ = program.chunk(state, updates)
@@ -153,6 +180,7 @@ def main() -> None:
         "device": describe_device(),
         "steps_per_second": {name: round(rate) for name, rate in rates.items()},
         "share_of_alone": {name: round(rate / rates["alone"], 3) for name, rate in rates.items() if name != "alone"},
+        "ms_per_turn": per_turn(programs["training"], states["training"]),
     }
     print(json.dumps(row, ensure_ascii=False))
     pool.close()
