@@ -260,3 +260,18 @@ def test_the_games_are_those_of_ale_py():
 
 def test_threads_default_to_the_usable_cores():
     assert 1 <= usable_cores() <= (__import__("os").cpu_count() or 1)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="priorities of threads are Linux's")
+def test_emulators_give_way_to_the_thread_that_feeds_them():
+    import os
+    import threading
+
+    mine = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    before = set(os.listdir("/proc/self/task"))
+    env = make("atari:pong", 2, threads=2)
+    env.reset(np.arange(2))
+    theirs = [os.getpriority(os.PRIO_PROCESS, int(tid)) for tid in set(os.listdir("/proc/self/task")) - before]
+    env.close()
+    assert len(theirs) >= 2 and min(theirs) > mine
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == mine

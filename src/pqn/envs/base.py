@@ -7,6 +7,7 @@ vectorised implements `JaxEnv` itself. Either way, run `pqn.envs.check_env` on t
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -88,7 +89,8 @@ def start_in_background(make: Callable[[], T]) -> T:
         return make()
 
     def lowered() -> T:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+        with contextlib.suppress(OSError):  # a sandbox may forbid even this
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
         return make()
 
     with ThreadPoolExecutor(1) as pool:
