@@ -273,5 +273,5 @@ def test_emulators_give_way_to_the_thread_that_feeds_them():
     env.reset(np.arange(2))
     theirs = [os.getpriority(os.PRIO_PROCESS, int(tid)) for tid in set(os.listdir("/proc/self/task")) - before]
     env.close()
-    assert len(theirs) >= 2 and min(theirs) > mine
+    assert theirs.count(min(mine + 10, 19)) >= 2  # others of this process may have started a thread meanwhile
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == mine

@@ -90,7 +90,8 @@ def start_in_background(make: Callable[[], T]) -> T:
 
     def lowered() -> T:
         with contextlib.suppress(OSError):  # a sandbox may forbid even this
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
+            me = threading.get_native_id()
+            os.setpriority(os.PRIO_PROCESS, me, os.getpriority(os.PRIO_PROCESS, me) + 10)  # 19 is the lowest there is
         return make()
 
     with ThreadPoolExecutor(1) as pool:
