@@ -17,6 +17,7 @@ import pqn
 from pqn import rollout
 from pqn.config import Config
 from pqn.envs.base import Autoreset
+from pqn.envs.probe import TeamMatch, TwoStepGame
 from pqn.evaluate import evaluate
 from pqn.exploration import epsilon_greedy
 from pqn.learner import Hyper, Learner, Segments
@@ -208,13 +209,13 @@ def play(env, mixer, updates=300, **options):
 
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_a_payoff_that_is_a_sum_is_solved(mixer):
-    assert play("team-match", mixer) == 2.0
+    assert play("team-match", mixer) == TeamMatch.best
 
 
 def test_a_payoff_that_is_no_sum_needs_qmix():
     """Both learn from the same uniformly random data; only the mixture can say that 8 is more than 7."""
-    assert play("two-step-game", "vdn", 600) == 7.0
-    assert play("two-step-game", "qmix", 600) == 8.0
+    assert play("two-step-game", "vdn", 600) == TwoStepGame.best_sum == 7.0
+    assert play("two-step-game", "qmix", 600) == TwoStepGame.best == 8.0
 
 
 def test_qmix_without_a_world_mixes_by_what_the_agents_see():

@@ -15,13 +15,9 @@ from hypothesis.extra import numpy as hnp
 from pqn.report.statistics import (
     aggregate_curve,
     bootstrap_interval,
-    improvement_interval,
     iqm,
     mean,
     median,
-    performance_profile,
-    probability_of_improvement,
-    resample_curve,
 )
 
 FINITE = st.floats(-1e6, 1e6)
@@ -141,43 +137,3 @@ def test_a_curve_with_gaps() -> None:
     np.testing.assert_array_equal(band.center, [np.nan, 1.0, 2.0])
     np.testing.assert_array_equal(band.low, [np.nan, 1.0, 1.0])
     np.testing.assert_array_equal(band.high, [np.nan, 1.0, 3.0])
-
-
-def test_curves_on_another_grid() -> None:
-    values = np.array([[0.0, np.nan], [10.0, 4.0], [20.0, 8.0]])
-    grid = resample_curve([0, 10, 20], values, [-1, 0, 5, 10, 15, 20, 21])
-    np.testing.assert_array_equal(grid[:, 0], [np.nan, 0, 5, 10, 15, 20, np.nan])
-    np.testing.assert_array_equal(grid[:, 1], [np.nan, np.nan, np.nan, 4, 6, 8, np.nan])
-
-
-# -------------------------------------------------------------------------------------------------------- comparisons
-
-
-def test_probability_of_improvement_by_hand() -> None:
-    assert probability_of_improvement([2, 3], [1, 1]) == 1
-    assert probability_of_improvement([1, 2], [1, 2]) == 0.5
-    assert probability_of_improvement([1, 5, 5], [1, 7]) == pytest.approx((0.5 + 1 + 1) / 6)
-    assert probability_of_improvement([[1, 0], [1, 0]], [[0, 1], [0, 1]]) == 0.5  # wins one task, loses the other
-    with pytest.raises(ValueError, match="2 and on 1 tasks"):
-        probability_of_improvement([[1, 2]], [[1]])
-
-
-@given(hnp.arrays(float, st.integers(1, 9), elements=FINITE), hnp.arrays(float, st.integers(1, 9), elements=FINITE))
-def test_probability_of_improvement_is_mann_whitneys_u(x: np.ndarray, y: np.ndarray) -> None:
-    u = scipy.stats.mannwhitneyu(x, y, method="asymptotic").statistic if len({*x, *y}) > 1 else len(x) * len(y) / 2
-    assert probability_of_improvement(x, y) == pytest.approx(u / (len(x) * len(y)))
-
-
-def test_improvement_interval() -> None:
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(1.0, size=(8, 2)), rng.normal(size=(6, 2))
-    low, high = improvement_interval(x, y, resamples=300)
-    assert low < probability_of_improvement(x, y) < high
-    assert improvement_interval([2, 3], [1, 1], resamples=50) == (1, 1)
-
-
-def test_performance_profile_by_hand() -> None:
-    scores = [[0.0, 1.0], [2.0, np.nan], [4.0, 3.0]]
-    np.testing.assert_allclose(
-        performance_profile(scores, [-1, 0, 1, 5]), [1.0, (2 / 3 + 1) / 2, (2 / 3 + 1 / 2) / 2, 0]
-    )

@@ -128,7 +128,8 @@ class AtariEnv:
         self._steps = np.zeros(self.num_envs, np.int64)
         self._served = np.ones(self.num_envs, bool)
         no = np.zeros(self.num_envs, bool)
-        return self._timestep(obs, obs, np.zeros(self.num_envs, np.int32), no, no, no, first=~no)
+        flags = {"first": ~no, "terminated": no, "truncated": no, "ended": no}
+        return time_step(self.options, self._score, obs, obs, np.zeros(self.num_envs, np.int32), **flags)
 
     def send(self, action: np.ndarray) -> None:
         """Starts a step.
@@ -158,7 +159,8 @@ class AtariEnv:
             began = _first_frame(info)
         self._began = began
         ended = over | up
-        timestep = self._timestep(obs, final_obs, reward, terminated, up & ~terminated, ended, first=terminated | ended)
+        flags = {"first": terminated | ended, "terminated": terminated, "truncated": up & ~terminated, "ended": ended}
+        timestep = time_step(self.options, self._score, obs, final_obs, reward, **flags)
         self._served = ~terminated | ended  # a new game is served by ale-py's own reset
         self._score[ended] = 0
         self._steps[ended] = 0
@@ -168,28 +170,20 @@ class AtariEnv:
         """Ends ale-py's threads, which live as long as its object."""
         vars(self).pop("_pool", None)
 
-    def _timestep(
-        self,
-        obs: np.ndarray,
-        final_obs: np.ndarray,
-        reward: np.ndarray,
-        terminated: np.ndarray,
-        truncated: np.ndarray,
-        ended: np.ndarray,
-        first: np.ndarray,
-    ) -> TimeStep:
-        reward = np.sign(reward) if self.options["clip_rewards"] else reward  # all of them are whole numbers
-        fields: dict[str, Any] = {
-            "obs": obs[:, None],
-            "first": first[:, None],
-            "reward": reward.astype(np.float32),
-            "terminated": terminated,
-            "truncated": truncated,
-            "final_obs": final_obs[:, None],
-            "ended": ended,
-            "info": {"return": self._score.astype(np.float32)},
-        }
-        return TimeStep(**fields)
+
+def time_step(
+    chosen: dict[str, Any], score: np.ndarray, obs: np.ndarray, final_obs: np.ndarray, reward: np.ndarray, **flags: Any
+) -> TimeStep:
+    """What both backends report [N, ...]: the score of the open games as the return, the reward perhaps clipped."""
+    reward = np.sign(reward) if chosen["clip_rewards"] else reward  # all of them are whole numbers
+    fields: dict[str, Any] = {
+        "obs": obs[:, None],
+        "first": flags.pop("first")[:, None],
+        "reward": reward.astype(np.float32),
+        "final_obs": final_obs[:, None],
+        "info": {"return": score.astype(np.float32)},
+    }
+    return TimeStep(**fields, **flags)
 
 
 def spec_of(game: str, num_actions: int, chosen: dict[str, Any]) -> EnvSpec:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pqn.envs.atari import spec_of, usable_cores
+from pqn.envs.atari import spec_of, time_step, usable_cores
 from pqn.envs.base import start_in_background
 from pqn.errors import EnvError
 from pqn.types import TimeStep
@@ -73,7 +73,8 @@ class EnvPoolAtari:
         obs, _ = self._pool.reset()
         self._score = np.zeros(self.num_envs, np.float64)
         self._over = no = np.zeros(self.num_envs, bool)
-        return self._timestep(obs, np.zeros(self.num_envs), no, no, no, fresh=~no, valid=~no)
+        flags = {"first": ~no, "terminated": no, "truncated": no, "ended": no, "valid": ~no}
+        return time_step(self.options, self._score, obs, obs, np.zeros(self.num_envs), **flags)
 
     def send(self, action: np.ndarray) -> None:
         self._pool.send(np.asarray(action, np.int32).reshape(self.num_envs), np.arange(self.num_envs, dtype=np.int32))
@@ -86,33 +87,10 @@ class EnvPoolAtari:
         fake, self._over = self._over, terminated | truncated  # an episode was over before this step, so it only reset
         ended = (info["terminated"][order] > 0) | truncated
         self._score += reward
-        timestep = self._timestep(obs, reward, terminated, truncated & ~terminated, ended & ~fake, fake, ~fake)
+        flags = {"terminated": terminated, "truncated": truncated & ~terminated, "ended": ended & ~fake}
+        timestep = time_step(self.options, self._score, obs, obs, reward, first=fake, valid=~fake, **flags)
         self._score[ended] = 0.0
         return timestep
 
     def close(self) -> None:
         vars(self).pop("_pool", None)
-
-    def _timestep(
-        self,
-        obs: np.ndarray,
-        reward: np.ndarray,
-        terminated: np.ndarray,
-        truncated: np.ndarray,
-        ended: np.ndarray,
-        fresh: np.ndarray,
-        valid: np.ndarray,
-    ) -> TimeStep:
-        reward = np.sign(reward) if self.options["clip_rewards"] else reward
-        fields: dict[str, Any] = {
-            "obs": obs[:, None],
-            "first": fresh[:, None],
-            "reward": reward.astype(np.float32),
-            "terminated": terminated,
-            "truncated": truncated,
-            "final_obs": obs[:, None],
-            "ended": ended,
-            "info": {"return": self._score.astype(np.float32)},
-            "valid": valid,
-        }
-        return TimeStep(**fields)

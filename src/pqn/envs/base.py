@@ -81,7 +81,7 @@ def start_in_background(make: Callable[[], T]) -> T:
     """Calls `make`, whose threads or processes will leave the processor to the rest of this program when it wants it.
 
     Emulators on as many threads as there are cores would otherwise delay the one thread that feeds them and the
-    accelerator: on 16 cores, by more than the accelerator takes. On Linux threads inherit the priority of the one
+    accelerator. On Linux threads inherit the priority of the one
     that starts them, and a thread may always lower its own; so it is one of its own that starts them. Where priorities
     work otherwise, this is a plain call.
     """

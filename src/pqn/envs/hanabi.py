@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from pqn.envs.base import Autoreset, Outcome
-from pqn.envs.jaxmarl import Option, build, choose, ensure_installed, load, stack, unstack
+from pqn.envs.jaxmarl import build, ensure_installed, load, stack, unstack
+from pqn.envs.options import Option, choose
 from pqn.errors import EnvError
 from pqn.types import Array, EnvSpec, PyTree
 

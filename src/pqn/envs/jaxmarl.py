@@ -1,4 +1,4 @@
-"""What the JaxMARL adapters share: a quiet import, options in sentences, and agents as an axis.
+"""What the JaxMARL adapters share: a quiet import, and agents as an axis.
 
 jaxmarl keeps a dictionary per agent; the contract wants arrays [M, ...]. The adapters (`smax`, `overcooked`, `hanabi`,
 `mpe`) stack the values in the order of `env.agents`, and go below jaxmarl's own `step`, which resets by itself and
@@ -17,8 +17,6 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from pqn.envs.options import Option as Option
-from pqn.envs.options import choose as choose
 from pqn.errors import EnvError
 from pqn.types import Array
 

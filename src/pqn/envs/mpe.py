@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from pqn.envs.base import Autoreset, Outcome
-from pqn.envs.jaxmarl import Option, build, choose, ensure_installed, load, stack, unstack
+from pqn.envs.jaxmarl import build, ensure_installed, load, stack, unstack
+from pqn.envs.options import Option, choose
 from pqn.types import Array, EnvSpec, PyTree
 
 __all__ = ["TASKS", "MpeEnv", "ensure_installed", "make"]

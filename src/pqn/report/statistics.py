@@ -117,60 +117,6 @@ def aggregate_curve(
     return Band(center, *_bootstrap(values, statistic, confidence, resamples, seed))
 
 
-def resample_curve(steps: ArrayLike, values: ArrayLike, grid: ArrayLike) -> np.ndarray:
-    """Interpolate the curves [P, R] of one run linearly onto other steps, so that runs can be aggregated.
-
-    Returns:
-        [len(grid), R]; NaN outside the steps that a seed has scores for: a curve is never extrapolated.
-    """
-    steps, values, grid = (np.asarray(x, float) for x in (steps, values, grid))
-    out = np.full((len(grid), values.shape[1]), np.nan)
-    for seed, column in enumerate(values.T):
-        known = ~np.isnan(column)
-        if known.any():
-            out[:, seed] = np.interp(grid, steps[known], column[known], left=np.nan, right=np.nan)
-    return out
-
-
-def probability_of_improvement(x: ArrayLike, y: ArrayLike) -> float:
-    """Return P(X > Y) + ½ P(X = Y) for a run of x and a run of y on the same task, averaged over tasks.
-
-    Args:
-        x: [R] or [R, K] scores of one algorithm.
-        y: [R'] or [R', K] scores of another; the number of runs may differ, the tasks may not.
-    """
-    x, y = _runs_by_tasks(x), _runs_by_tasks(y)
-    if x.shape[1] != y.shape[1]:
-        raise ValueError(f"the algorithms were run on {x.shape[1]} and on {y.shape[1]} tasks")
-    wins = np.sign(x[:, None] - y[None, :]) / 2 + 0.5  # [R, R', K]
-    return float(mean([mean(wins[..., task]) for task in range(x.shape[1])]))
-
-
-def improvement_interval(
-    x: ArrayLike, y: ArrayLike, *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
-) -> Interval:
-    """Return the stratified bootstrap interval of `probability_of_improvement`."""
-    x, y = _runs_by_tasks(x), _runs_by_tasks(y)
-    rng = np.random.default_rng(seed)
-    samples = [
-        probability_of_improvement(*(np.take_along_axis(s, rng.integers(len(s), size=s.shape), axis=0) for s in (x, y)))
-        for _ in range(resamples)
-    ]
-    return _percentiles(np.array(samples), confidence)
-
-
-def performance_profile(scores: ArrayLike, thresholds: ArrayLike) -> np.ndarray:
-    """Return, for each threshold, the fraction of runs whose score exceeds it, averaged over tasks.
-
-    Args:
-        scores: [R] or [R, K].
-        thresholds: [...]
-    """
-    scores, thresholds = _runs_by_tasks(scores), np.asarray(thresholds, float)
-    above = np.where(np.isnan(scores), np.nan, scores > thresholds[..., None, None])  # [..., R, K]
-    return mean(mean(above, axis=-2), axis=-1)
-
-
 def _average(values: np.ndarray, which: np.ndarray, axis: int | None) -> np.ndarray:
     """Return the mean of the chosen values; NaN, without a warning, where none is chosen."""
     count = which.sum(axis=axis)
@@ -202,8 +148,3 @@ def _percentiles(samples: np.ndarray, confidence: float) -> Interval:
     some = ~np.isnan(samples).all(axis=0)
     ends[:, some] = np.nanpercentile(samples[:, some], [tail, 100 - tail], axis=0)
     return Interval(*ends)
-
-
-def _runs_by_tasks(scores: ArrayLike) -> np.ndarray:
-    scores = np.asarray(scores, float)
-    return scores[:, None] if scores.ndim == 1 else scores
