@@ -7,6 +7,7 @@ import pytest
 from conftest import tiny
 
 import pqn
+from pqn.errors import EnvError
 from pqn.evaluate import evaluate_run
 from pqn.host.collect import over_seeds_but_last
 from pqn.host.program import HostProgram
@@ -70,6 +71,17 @@ def test_the_learner_sees_lives_and_the_statistics_games():
     np.testing.assert_array_equal(beside.ret, [[60.0, 60.0]])
     np.testing.assert_array_equal(beside.length, [[6.0, 6.0]])
     program.close()
+
+
+def test_the_contract_knows_games():
+    assert set(pqn.check_env(Lives(3), steps=30).lengths) == {6}
+
+    class Early(Lives):
+        def time_step(self, first, reward, terminated, ended, score):
+            return super().time_step(first, reward, terminated, ~terminated, score)
+
+    with pytest.raises(EnvError, match="`ended` is set where no episode ended"):
+        pqn.check_env(Early(3), steps=30)
 
 
 def test_an_evaluation_plays_whole_games(tmp_path):

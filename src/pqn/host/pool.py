@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from pqn.envs.base import HostEnv
-from pqn.envs.check import check_fields
+from pqn.envs.promises import check_fields
 from pqn.errors import EnvFailed, PqnError
 from pqn.types import TimeStep
 
