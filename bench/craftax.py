@@ -1,15 +1,17 @@
 """What optimistic resets buy: Craftax alone, under random actions, for several reset ratios.
 
-    python -m bench.craftax --env Craftax-Symbolic-v1 --num-envs 1024 --ratios 1 8 16 32 64 --steps 100
+    python -m bench.craftax --env Craftax-Symbolic-v1 --num-envs 1024 --ratios 1 16 --every 1 --steps 96
+    python -m bench.craftax --env Craftax-Symbolic-v1 --num-envs 1024 --ratios 32 64 --every 16 --steps 96
 
-Prints one JSON row for each number of environments and ratio: seconds to compile, microseconds per vector step, steps
-per second, and how crowded the pool of new worlds was. Random actions end an episode of Classic after some 140 steps,
-sooner than a trained agent does, so the crowding here is near its worst.
+Prints one JSON row for each number of environments, ratio and number of steps that a pool lasts: seconds to compile,
+microseconds per vector step, steps per second, and how crowded the pool of new worlds was. Random actions end an
+episode of Classic after some 140 steps, sooner than a trained agent does, so the crowding here is near its worst.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import time
 from collections.abc import Callable
@@ -24,6 +26,7 @@ from bench.timing import seconds
 from pqn.device import compiler_options, enable_compilation_cache
 from pqn.envs import registry
 from pqn.envs.base import JaxEnv
+from pqn.envs.craftax import PooledReset
 from pqn.types import Array
 
 
@@ -32,14 +35,15 @@ class Case(NamedTuple):
 
     env: JaxEnv
     ratio: int
+    every: int
     state: Any
     run: Callable[..., Any]
     compile_s: float
 
 
-def prepare(name: str, num_envs: int, ratio: int, steps: int) -> Case:
+def prepare(name: str, num_envs: int, ratio: int, every: int, steps: int) -> Case:
     """Compiles `steps` vector steps."""
-    env = registry.make(name, num_envs, reset_ratio=ratio)
+    env = registry.make(name, num_envs, reset_ratio=ratio, reset_every=every)
 
     def run(state: Any, key: Array) -> tuple[Any, Array]:
         def step(state: Any, key: Array) -> tuple[Any, tuple[Array, Array]]:
@@ -54,7 +58,7 @@ def prepare(name: str, num_envs: int, ratio: int, steps: int) -> Case:
     state, _ = jax.jit(env.reset)(jax.random.key(0))
     began = time.perf_counter()
     compiled = jax.jit(run).lower(state, jax.random.key(1)).compile(compiler_options())
-    return Case(env, ratio, state, compiled, time.perf_counter() - began)
+    return Case(env, ratio, every, state, compiled, time.perf_counter() - began)
 
 
 def measure(case: Case, steps: int) -> dict[str, Any]:
@@ -64,18 +68,20 @@ def measure(case: Case, steps: int) -> dict[str, Any]:
     _, ended = case.run(state, jax.random.key(2))
     ended = np.asarray(ended)
     elapsed = seconds(case.run, state, jax.random.key(2))
-    pool = getattr(env, "pool_size", env.num_envs)
+    pool, lasts = (env.pool_size, env.every) if isinstance(env, PooledReset) else (env.num_envs, 1)
+    per_pool = ended[: len(ended) // lasts * lasts].reshape(-1, lasts).sum(axis=1)
     return {
         "env": env.spec.name,
         "num_envs": env.num_envs,
         "reset_ratio": case.ratio,
+        "reset_every": case.every,
         "device": jax.devices()[0].device_kind,
         "compile_s": round(case.compile_s, 1),
         "us_per_step": round(1e6 * elapsed / steps, 1),
         "steps_per_second": round(steps * env.num_envs / elapsed),
         "pool": pool,
         "ended_per_step": round(float(ended.mean()), 3),
-        "shared_fraction": round(float(np.maximum(ended - pool, 0).sum() / max(ended.sum(), 1)), 4),
+        "shared_fraction": round(float(np.maximum(per_pool - pool, 0).sum() / max(per_pool.sum(), 1)), 4),
     }
 
 
@@ -84,14 +90,15 @@ def main() -> None:
     parser.add_argument("--env", default="Craftax-Classic-Symbolic-v1")
     parser.add_argument("--num-envs", type=int, nargs="+", default=[64])
     parser.add_argument("--ratios", type=int, nargs="+", default=[1, 8, 16, 32, 64])
-    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--every", type=int, nargs="+", default=[16])
+    parser.add_argument("--steps", type=int, default=96, help="a multiple of the longest --every")
     parser.add_argument("--jobs", type=int, default=1, help="compilations side by side; each then takes longer")
     given = parser.parse_args()
     enable_compilation_cache()
-    pairs = [(num_envs, ratio) for num_envs in given.num_envs for ratio in given.ratios]
+    choices = list(itertools.product(given.num_envs, given.ratios, given.every))
     # A minute each, nearly all of it compiling: side by side where there are cores.
     with ThreadPoolExecutor(given.jobs) as pool:
-        cases = list(pool.map(lambda pair: prepare(given.env, *pair, given.steps), pairs))
+        cases = list(pool.map(lambda choice: prepare(given.env, *choice, given.steps), choices))
     for case in cases:
         print(json.dumps(measure(case, given.steps)), flush=True)
 

@@ -44,10 +44,10 @@ def run(env, steps, seed=0):
 # ---- the pool of fresh states, without craftax ----
 
 
-@pytest.mark.parametrize("ratio", [1, 2, 3, 100])
-def test_every_transition_is_real_whatever_the_ratio(ratio):
+@pytest.mark.parametrize(("ratio", "every"), [(1, 1), (2, 1), (3, 1), (100, 1), (3, 2), (16, 7)])
+def test_every_transition_is_real_whatever_the_ratio(ratio, every):
     probe = Counter(longest=4)
-    before, steps = run(PooledReset(probe, 7, ratio), 80)
+    before, steps = run(PooledReset(probe, 7, ratio, every), 80)
     successor, reward, terminated, truncated = probe.expected(before[:, :, 0])
     assert terminated.any() and truncated.any()
     np.testing.assert_array_equal(steps.reward, reward)
@@ -70,7 +70,7 @@ def test_with_ratio_one_the_ended_take_the_worlds_of_autoreset_in_order():
     np.testing.assert_array_equal(state.inner, again.inner)  # a start is the same with and without a pool
     action = jnp.zeros((n, 1), jnp.int32)
     _, theirs = plain.step(state, action)
-    _, ours = pooled.step(state, action)
+    _, ours = pooled.step(again, action)
     done = np.asarray(theirs.first[:, 0])
     assert 1 < done.sum() < n
     for name in ("first", "reward", "terminated", "truncated", "final_obs"):
@@ -108,8 +108,74 @@ def test_no_world_is_shared_while_the_pool_suffices():
     assert all(len(np.unique(obs[flags])) == flags.sum() for flags, obs in enough)
 
 
+def test_a_pool_lasts_for_its_steps_and_gives_each_world_once():
+    n, every = 4, 3
+    env = PooledReset(AllEnd(markers=100_000), n, 2, every)
+    assert env.pool_size == 6  # twelve episodes end while it lasts
+    _, steps = run(env, 12)
+    pools = steps.obs[:, :, 0, 0].reshape(4, every * n)  # in the order in which environments ended
+    for markers in pools:
+        assert len(np.unique(markers[:6])) == 6
+        np.testing.assert_array_equal(markers[:6], markers[6:])  # only then the first comes again
+    assert len(np.unique(pools)) == 4 * 6
+
+
+def test_seeds_trained_together_meet_the_worlds_they_would_meet_alone():
+    env = PooledReset(Counter(longest=3, markers=100_000), 6, 4, 5)
+
+    def play(key):
+        def step(state, key):
+            return env.step(state, jax.random.randint(key, (6, 1), 0, env.spec.num_actions))
+
+        return jax.lax.scan(step, env.reset(key)[0], jax.random.split(key, 40))
+
+    keys = jax.random.split(jax.random.key(5), 3)
+    together = jax.jit(jax.vmap(play))(keys)
+    for i, key in enumerate(keys):
+        alone = jax.jit(play)(key)
+        jax.tree.map(lambda many, one, i=i: np.testing.assert_array_equal(many[i], one), together[1], alone[1])
+
+
+@pytest.mark.parametrize("seeds", [None, 3], ids=["alone", "together"])
+def test_worlds_are_only_generated_when_a_pool_is_due(seeds):
+    """The point of it all: between pools a step must not call `reset`, even where seeds are a batch."""
+    calls = []
+
+    class Watched(Counter):
+        def reset(self, key):
+            jax.debug.callback(lambda _: calls.append(1), key)
+            return super().reset(key)
+
+    env = PooledReset(Watched(longest=3), 4, 4, 5)
+    reset, step = (env.reset, env.step) if seeds is None else (jax.vmap(env.reset), jax.vmap(env.step))
+    keys = jax.random.key(0) if seeds is None else jax.random.split(jax.random.key(0), seeds)
+    state, _ = jax.jit(reset)(keys)
+    step, action = jax.jit(step), jnp.zeros((4, 1) if seeds is None else (seeds, 4, 1), jnp.int32)
+    generated = []
+    for _ in range(11):
+        jax.effects_barrier()
+        calls.clear()
+        state, timestep = step(state, action)
+        jax.block_until_ready(timestep)
+        jax.effects_barrier()
+        generated.append(len(calls) > 0)
+    assert generated == [True, *[False] * 4] * 2 + [True]
+
+
+def test_seeds_out_of_step_still_get_their_own_worlds():
+    env = PooledReset(AllEnd(markers=100_000), 2, 2, 4)
+    action = jnp.zeros((2, 1), jnp.int32)
+    old, _ = env.reset(jax.random.key(0))
+    old, _ = env.step(old, action)  # its pool lasts three steps more
+    new, _ = env.reset(jax.random.key(1))
+    both = jax.tree.map(lambda *x: jnp.stack(x), old, new)
+    _, together = jax.jit(jax.vmap(env.step))(both, jnp.stack([action] * 2))
+    for i, state in enumerate((old, new)):
+        np.testing.assert_array_equal(together.obs[i], env.step(state, action)[1].obs)
+
+
 def test_the_state_and_the_observation_are_of_the_same_world():
-    env = PooledReset(Counter(longest=3), 6, 2)
+    env = PooledReset(Counter(longest=3), 6, 2, 4)
     state, timestep = env.reset(jax.random.key(0))
     for _ in range(6):
         state, timestep = env.step(state, jnp.zeros((6, 1), jnp.int32))
@@ -146,7 +212,7 @@ class Team:
 
 @pytest.mark.parametrize("probe", [Counter(), Endless(limit=4), Team()], ids=["counter", "endless", "team"])
 def test_the_pool_passes_the_checker(probe):
-    env = PooledReset(probe, 5, 2)
+    env = PooledReset(probe, 5, 2, 3)
     assert isinstance(env, JaxEnv)
     report = check_env(env, steps=40)
     assert report.truncations > 0
@@ -161,6 +227,8 @@ def test_the_pool_passes_the_checker(probe):
 def test_a_wrong_ratio_gets_a_sentence(ratio):
     with pytest.raises(EnvError, match="reset_ratio must be an integer of at least 1, not"):
         PooledReset(Counter(), 4, ratio)
+    with pytest.raises(EnvError, match="reset_every must be an integer of at least 1, not"):
+        PooledReset(Counter(), 4, 2, ratio)
 
 
 def test_without_craftax_the_registry_says_what_to_install(monkeypatch):
@@ -199,7 +267,10 @@ def test_textures_that_cannot_be_kept_get_a_sentence(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"max_steps": 5}, "has no option 'max_steps'; its options are always_diamond, .*max_timesteps.*reset_ratio"),
+        (
+            {"max_steps": 5},
+            "has no option 'max_steps'; its options are always_diamond, .*reset_every, reset_ratio",
+        ),
         ({"max_timesteps": 0}, "max_timesteps must be an integer of at least 1, not 0"),
         ({"max_timesteps": 2.5}, "max_timesteps must be an integer, not 2.5"),
         ({"always_diamond": "no"}, "always_diamond must be true or false, not 'no'"),
@@ -222,7 +293,7 @@ def test_specs_follow_craftax():
     assert (full.env.max_return, len(full.env.achievements)) == (226, 67)  # the numbers of the Craftax paper
     assert (classic.env.max_return, len(classic.env.achievements)) == (22, 22)
     assert full.spec.truncates and full.spec.obs_dtype == np.float32
-    assert full.pool_size == 32 // craftax.DEFAULT_RESET_RATIO
+    assert full.pool_size == 32 * craftax.DEFAULT_RESET_EVERY // craftax.DEFAULT_RESET_RATIO
     plain = make(CLASSIC, 4, reset_ratio=1, max_timesteps=7.0, day_length=100)
     assert type(plain) is Autoreset and plain.spec.max_episode_steps == 7 and plain.env.params.day_length == 100
 

@@ -131,6 +131,7 @@ class AutoresetState(NamedTuple):
     key: Array  # one key for all N environments: a single batched draw is cheaper than N streams
     inner: PyTree  # [N, ...]
     steps: Array  # [N] int32, steps taken in the open episode
+    spare: PyTree = ()  # what the rule for new episodes keeps from step to step
 
 
 class Autoreset:
@@ -173,7 +174,8 @@ class Autoreset:
             final_world=world if self.spec.truncates else None,
             info=self._blank_info(inner),
         )
-        return AutoresetState(key, _strong(inner), jnp.zeros(self.num_envs, jnp.int32)), step
+        inner = _strong(inner)
+        return AutoresetState(key, inner, jnp.zeros(self.num_envs, jnp.int32), self._spare(inner, obs)), step
 
     def step(self, state: AutoresetState, action: Array) -> tuple[AutoresetState, TimeStep]:
         key, step_key, reset_key = jax.random.split(state.key, 3)
@@ -184,7 +186,7 @@ class Autoreset:
         done = terminated | truncated
 
         final_obs = self._per_agent(out.obs)
-        inner, obs = self._restart(reset_key, done, out.state, final_obs)
+        inner, obs, spare = self._restart(reset_key, done, out.state, final_obs, state.spare)
         timestep = TimeStep(
             obs=obs,
             first=jnp.broadcast_to(done[:, None], (self.num_envs, self.spec.num_agents)),
@@ -198,13 +200,19 @@ class Autoreset:
             final_world=self._world(out.state) if self.spec.truncates else None,
             info={name: value.astype(jnp.float32) for name, value in out.info.items()},
         )
-        return AutoresetState(key, _strong(inner), jnp.where(done, 0, steps)), timestep
+        return AutoresetState(key, _strong(inner), jnp.where(done, 0, steps), spare), timestep
 
-    def _restart(self, key: Array, done: Array, inner: PyTree, obs: Array) -> tuple[PyTree, Array]:
+    def _spare(self, inner: PyTree, obs: Array) -> PyTree:
+        """What `_restart` is given at the first step; `inner` and `obs` are those of a reset."""
+        return ()
+
+    def _restart(
+        self, key: Array, done: Array, inner: PyTree, obs: Array, spare: PyTree
+    ) -> tuple[PyTree, Array, PyTree]:
         """Replaces the states and observations [N, ...] of the environments that are done by fresh ones."""
         fresh, fresh_obs = jax.vmap(self.env.reset)(jax.random.split(key, self.num_envs))
         choose = lambda new, old: jnp.where(expand(done, old), new, old)  # noqa: E731
-        return jax.tree.map(choose, fresh, inner), choose(self._per_agent(fresh_obs), obs)
+        return jax.tree.map(choose, fresh, inner), choose(self._per_agent(fresh_obs), obs), spare
 
     def _ended(self, out: Outcome, steps: Array) -> tuple[Array, Array]:
         """Terminated and truncated [N]; where both are claimed, the task has ended and the limit is moot."""

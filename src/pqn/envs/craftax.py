@@ -1,7 +1,7 @@
 """Craftax and Craftax-Classic under the project's contract, with optimistic resets.
 
 craftax's own autoreset generates a new world for every environment at every step and throws nearly all of them away.
-We take its raw environment (`step_env`, `reset_env`) and generate only a small pool of worlds per step, from which the
+We take its raw environment (`step_env`, `reset_env`) and generate a small pool of worlds now and then, from which the
 environments whose episode ended draw: `PooledReset`.
 
 Everything works offline. The symbolic environments need no files at all. The pixel environments cut their textures to
@@ -17,57 +17,111 @@ import importlib
 import math
 import os
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pqn.envs.base import Autoreset, Outcome, SingleEnv, expand
+from pqn.envs.base import Autoreset, Outcome, SingleEnv, _strong, expand
 from pqn.errors import EnvError
 from pqn.types import Array, EnvSpec, PyTree
 
-# By bench/craftax.py: the largest power of two that shared no world among 64 and 256 Classic environments under random
-# actions (ratios 32 and 64: 4 % and 27 % of the new episodes of 64), and on a CPU some 16 times faster than 1.
-DEFAULT_RESET_RATIO = 16
+# By bench/craftax.py, see results/README.md.
+DEFAULT_RESET_RATIO, DEFAULT_RESET_EVERY = 64, 16
 
 _START_HEALTH = 9  # of both games; a test compares what follows from it with the sum of rewards
 _HEALTH_REWARD = 0.1  # per point of health gained or lost, in both games
 
 
+class Pool(NamedTuple):
+    """Fresh states, waiting for episodes to end."""
+
+    states: PyTree  # [P, ...]
+    obs: Array  # [P, M, ...]
+    used: Array  # int32, episodes started since the pool was filled
+    age: Array  # int32, steps since then; a pool of age 0 is filled first
+
+
 class PooledReset(Autoreset):
-    """N copies of a `SingleEnv` whose episodes start from a pool of ⌈N / ratio⌉ fresh states per step.
+    """N copies of a `SingleEnv` whose episodes start from a pool of P = ⌈N · every / ratio⌉ fresh states.
 
     Autoreset calls `env.reset` N times per step, because a compiled program cannot know how many episodes will end.
     Where a reset costs more than a step (Craftax generates a world), it pays to be optimistic: episodes are long, so
-    of N environments few end at once. Every step draws a new pool, and the j-th environment that ends takes state
-    j mod ⌈N / ratio⌉ of it. As long as no more environments end than the pool holds, each gets a state of its own,
+    few end at once. Every `every` steps a new pool is filled, and the j-th episode that ends from then on is followed
+    by one that starts from state j mod P. As long as no more end than the pool holds, each gets a state of its own,
     fresh and independent: exactly what Autoreset does. Beyond that several start from the *same* state, and live
     different lives only by their actions and the randomness of their steps. The usual occasion is a time limit that
     all environments reach at once because they were started together.
+
+    A GPU takes as long to generate one world as to generate hundreds, so it is the number of times that counts there,
+    on a CPU the number of worlds. And the longer a pool lasts, the closer the number of episodes that end comes to its
+    mean, so that a smaller share of it suffices.
 
     `reset`, which starts all N, always draws N states.
 
     Args:
       env: the environment to copy.
       num_envs: N.
-      ratio: environments per state of the pool; with 1 none is ever shared.
+      ratio: steps of single environments per state generated; with 1 none is ever shared.
+      every: vector steps that a pool lasts.
 
     Raises:
-      EnvError: what Autoreset raises, or a ratio that is not a positive integer.
+      EnvError: what Autoreset raises, or a ratio or number of steps that is not a positive integer.
     """
 
-    def __init__(self, env: SingleEnv, num_envs: int, ratio: int):
+    def __init__(self, env: SingleEnv, num_envs: int, ratio: int, every: int = 1):
         super().__init__(env, num_envs)
         self.ratio = _positive(env.spec.name, "reset_ratio", ratio)
-        self.pool_size = math.ceil(num_envs / self.ratio)
+        self.every = _positive(env.spec.name, "reset_every", every)
+        self.pool_size = math.ceil(num_envs * self.every / self.ratio)
+        self._refill = _lockstep(self._fill)
 
-    def _restart(self, key: Array, done: Array, inner: PyTree, obs: Array) -> tuple[PyTree, Array]:
-        """Replaces the states and observations [N, ...] of the environments that are done by those of a new pool."""
-        pool, pool_obs = jax.vmap(self.env.reset)(jax.random.split(key, self.pool_size))
-        place = (jnp.cumsum(done) - 1) % self.pool_size  # [N]; only read where done
+    def _spare(self, inner: PyTree, obs: Array) -> Pool:
+        # Never used, since a pool of age 0 is filled first: any states will do for their shapes.
+        some = lambda x: x[jnp.arange(self.pool_size) % self.num_envs]  # noqa: E731
+        return Pool(jax.tree.map(some, inner), some(obs), jnp.int32(0), jnp.int32(0))
+
+    def _fill(self, key: Array) -> tuple[PyTree, Array]:
+        states, obs = jax.vmap(self.env.reset)(jax.random.split(key, self.pool_size))
+        return _strong(states), self._per_agent(obs)
+
+    def _restart(self, key: Array, done: Array, inner: PyTree, obs: Array, spare: Pool) -> tuple[PyTree, Array, Pool]:
+        """Replaces the states and observations [N, ...] of the environments that are done by those of the pool."""
+        states, pool_obs = self._refill(spare.age == 0, key, (spare.states, spare.obs))
+        used = jnp.where(spare.age == 0, 0, spare.used)
+        place = (used + jnp.cumsum(done) - 1) % self.pool_size  # [N]; only read where done
         take = lambda new, old: jnp.where(expand(done, old), new[place], old)  # noqa: E731
-        return jax.tree.map(take, pool, inner), take(self._per_agent(pool_obs), obs)
+        pool = Pool(states, pool_obs, used + jnp.sum(done), (spare.age + 1) % self.every)
+        return jax.tree.map(take, states, inner), take(pool_obs, obs), pool
+
+
+def _lockstep(fill: Callable[[Array], PyTree]) -> Callable[[Array, Array, PyTree], PyTree]:
+    """`fill(key)` if `due`, else what there is already, as a function of (due, key, present).
+
+    Under `vmap` a condition usually turns into computing both sides, at every step. Seeds that are trained together
+    come due together, so that here it stays a condition; one that comes due alone is right too, only slower.
+    """
+
+    @jax.custom_batching.custom_vmap
+    def refill(due: Array, key: Array, present: PyTree) -> PyTree:
+        return jax.lax.cond(due, lambda: fill(key), lambda: present)
+
+    @refill.def_vmap
+    def refill_all(size: int, batched: Any, *args: Any) -> tuple[PyTree, PyTree]:
+        def widen(x: Array, is_batched: bool) -> Array:
+            return x if is_batched else jnp.broadcast_to(x, (size, *x.shape))
+
+        due, key, present = jax.tree.map(widen, args, tuple(batched))
+
+        def fresh() -> PyTree:
+            return jax.tree.map(lambda new, old: jnp.where(expand(due, old), new, old), jax.vmap(fill)(key), present)
+
+        out = jax.lax.cond(jnp.any(due), fresh, lambda: present)
+        return out, jax.tree.map(lambda _: True, out)
+
+    return refill
 
 
 class CraftaxEnv:
@@ -145,22 +199,30 @@ class CraftaxEnv:
         return report | {f"achievement/{name}": state.achievements[i] for i, name in enumerate(self.achievements)}
 
 
-def make(name: str, num_envs: int, *, reset_ratio: int = DEFAULT_RESET_RATIO, **kwargs: Any) -> Autoreset:
+def make(
+    name: str,
+    num_envs: int,
+    *,
+    reset_ratio: int = DEFAULT_RESET_RATIO,
+    reset_every: int = DEFAULT_RESET_EVERY,
+    **kwargs: Any,
+) -> Autoreset:
     """N copies of the Craftax environment `name`; kwargs are numbers of craftax's `EnvParams`.
 
     Args:
       name: see `CraftaxEnv`.
       num_envs: N.
       reset_ratio: 1 generates a world for every environment at every step, and episodes never share one. A larger
-        ratio generates ⌈N / ratio⌉ per step; if more episodes end in one step, several continue in the same world
-        (see `PooledReset`).
+        ratio generates one per so many steps of single environments; if more episodes end, several continue in the
+        same world (see `PooledReset`).
+      reset_every: vector steps after which the next pool of worlds is generated.
 
     Raises:
       EnvError: what `CraftaxEnv` and `PooledReset` raise.
     """
     ratio = _positive(name, "reset_ratio", reset_ratio)
     env = CraftaxEnv(name, **kwargs)
-    return Autoreset(env, num_envs) if ratio == 1 else PooledReset(env, num_envs, ratio)
+    return Autoreset(env, num_envs) if ratio == 1 else PooledReset(env, num_envs, ratio, reset_every)
 
 
 def ensure_installed() -> None:
@@ -189,7 +251,7 @@ def _replace(name: str, defaults: Any, changes: dict[str, Any]) -> Any:
     numbers = {key: value for key, value in fields.items() if isinstance(value, int | float)}  # bool is an int
     for key, value in changes.items():
         if key not in numbers:
-            valid = ", ".join(sorted({*numbers, "reset_ratio"}))
+            valid = ", ".join(sorted({*numbers, "reset_ratio", "reset_every"}))
             raise EnvError(f"{name} has no option {key!r}; its options are {valid}.")
         changes = changes | {key: _like(name, key, value, numbers[key])}
     if "max_timesteps" in changes:

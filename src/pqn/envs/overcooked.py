@@ -101,9 +101,11 @@ class OvercookedEnv:
 class OvercookedAutoreset(Autoreset):
     """`Autoreset` under which the clock of the shaping runs on; all else of a restarted environment is fresh."""
 
-    def _restart(self, key: Array, done: Array, inner: PyTree, obs: Array) -> tuple[PyTree, Array]:
-        restarted, obs = super()._restart(key, done, inner, obs)
-        return restarted._replace(clock=inner.clock), obs
+    def _restart(
+        self, key: Array, done: Array, inner: PyTree, obs: Array, spare: PyTree
+    ) -> tuple[PyTree, Array, PyTree]:
+        restarted, obs, spare = super()._restart(key, done, inner, obs, spare)
+        return restarted._replace(clock=inner.clock), obs, spare
 
 
 def make(name: str, num_envs: int, **options: Any) -> OvercookedAutoreset:

@@ -102,8 +102,8 @@ _PROBE = Family(
 _CRAFTAX = Family(
     module="pqn.envs.craftax",
     names={
-        "Craftax-Symbolic-v1": "survive and explore nine floors, 67 achievements; 8268 numbers; option reset_ratio",
-        "Craftax-Classic-Symbolic-v1": "Crafter on the surface, 22 achievements; 1345 numbers; option reset_ratio",
+        "Craftax-Symbolic-v1": "survive and explore nine floors, 67 achievements; 8268 numbers",
+        "Craftax-Classic-Symbolic-v1": "Crafter on the surface, 22 achievements; 1345 numbers",
         "Craftax-Pixels-v1": "Craftax from images; 130x110x3 (prepares textures once)",
         "Craftax-Classic-Pixels-v1": "Craftax-Classic from images; 63x63x3 (prepares textures once)",
     },
