@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pqn.device import write_out_loops
 from pqn.errors import EnvError
 from pqn.types import Array, EnvSpec, PyTree, TimeStep
 
@@ -155,10 +156,12 @@ class Autoreset:
         self.env = env
         self.spec = env.spec
         self.num_envs = num_envs
+        self._reset_all = jax.vmap(write_out_loops(env.reset))
+        self._step_all = jax.vmap(write_out_loops(env.step))
 
     def reset(self, key: Array) -> tuple[AutoresetState, TimeStep]:
         key, reset_key = jax.random.split(key)
-        inner, obs = jax.vmap(self.env.reset)(jax.random.split(reset_key, self.num_envs))
+        inner, obs = self._reset_all(jax.random.split(reset_key, self.num_envs))
         no = jnp.zeros(self.num_envs, bool)
         obs, avail, world = self._per_agent(obs), self._avail(inner), self._world(inner)
         step = TimeStep(
@@ -180,7 +183,7 @@ class Autoreset:
     def step(self, state: AutoresetState, action: Array) -> tuple[AutoresetState, TimeStep]:
         key, step_key, reset_key = jax.random.split(state.key, 3)
         action = action if self.spec.num_agents > 1 else action[:, 0]
-        out = jax.vmap(self.env.step)(jax.random.split(step_key, self.num_envs), state.inner, action)
+        out = self._step_all(jax.random.split(step_key, self.num_envs), state.inner, action)
         steps = state.steps + 1
         terminated, truncated = self._ended(out, steps)
         done = terminated | truncated
@@ -210,7 +213,7 @@ class Autoreset:
         self, key: Array, done: Array, inner: PyTree, obs: Array, spare: PyTree
     ) -> tuple[PyTree, Array, PyTree]:
         """Replaces the states and observations [N, ...] of the environments that are done by fresh ones."""
-        fresh, fresh_obs = jax.vmap(self.env.reset)(jax.random.split(key, self.num_envs))
+        fresh, fresh_obs = self._reset_all(jax.random.split(key, self.num_envs))
         choose = lambda new, old: jnp.where(expand(done, old), new, old)  # noqa: E731
         return jax.tree.map(choose, fresh, inner), choose(self._per_agent(fresh_obs), obs), spare
 

@@ -84,14 +84,15 @@ class PooledReset(Autoreset):
         return Pool(jax.tree.map(some, inner), some(obs), jnp.int32(0), jnp.int32(0))
 
     def _fill(self, key: Array) -> tuple[PyTree, Array]:
-        states, obs = jax.vmap(self.env.reset)(jax.random.split(key, self.pool_size))
+        states, obs = self._reset_all(jax.random.split(key, self.pool_size))
         return _strong(states), self._per_agent(obs)
 
     def _restart(self, key: Array, done: Array, inner: PyTree, obs: Array, spare: Pool) -> tuple[PyTree, Array, Pool]:
         """Replaces the states and observations [N, ...] of the environments that are done by those of the pool."""
         states, pool_obs = self._refill(spare.age == 0, key, (spare.states, spare.obs))
         used = jnp.where(spare.age == 0, 0, spare.used)
-        place = (used + jnp.cumsum(done) - 1) % self.pool_size  # [N]; only read where done
+        # Where an episode goes on nothing is taken, but a GPU loads it all the same: cheaply if always the same.
+        place = jnp.where(done, (used + jnp.cumsum(done) - 1) % self.pool_size, 0)
         take = lambda new, old: jnp.where(expand(done, old), new[place], old)  # noqa: E731
         pool = Pool(states, pool_obs, used + jnp.sum(done), (spare.age + 1) % self.every)
         return jax.tree.map(take, states, inner), take(pool_obs, obs), pool
