@@ -59,7 +59,7 @@ def breakdown(name: str, seeds: int, updates: int = 20) -> dict[str, float]:
         (lambda state: program._chunk(state, hyper, jnp.int32(updates)), state),
     ]
     with ThreadPoolExecutor(len(parts)) as pool:  # Craftax compiles for a minute: side by side
-        options = compiler_options()
+        options = compiler_options(env)
         compiled = list(pool.map(lambda part: jax.jit(part[0]).lower(*part[1:]).compile(options), parts))
     times = [seconds(run, *part[1:]) for run, part in zip(compiled, parts, strict=True)]
     env_only, collecting, learning, total = times

@@ -57,7 +57,7 @@ def prepare(name: str, num_envs: int, ratio: int, every: int, steps: int) -> Cas
 
     state, _ = jax.jit(env.reset)(jax.random.key(0))
     began = time.perf_counter()
-    compiled = jax.jit(run).lower(state, jax.random.key(1)).compile(compiler_options())
+    compiled = jax.jit(run).lower(state, jax.random.key(1)).compile(compiler_options(env))
     return Case(env, ratio, every, state, compiled, time.perf_counter() - began)
 
 

@@ -43,7 +43,7 @@ def measure(name: str, num_envs: int, steps: int) -> dict[str, Any]:
 
     state, timestep = jax.jit(env.reset)(jax.random.key(0))
     began = time.perf_counter()
-    compiled = jax.jit(run).lower(state, timestep.avail, jax.random.key(1)).compile(compiler_options())
+    compiled = jax.jit(run).lower(state, timestep.avail, jax.random.key(1)).compile(compiler_options(env))
     compile_s = time.perf_counter() - began
     state, avail, ended, _ = compiled(state, timestep.avail, jax.random.key(1))
     elapsed = seconds(compiled, state, avail, jax.random.key(2))

@@ -40,7 +40,7 @@ def profile(name: str, seeds: int, updates: int = 5, top: int = 12) -> dict:
     program = Program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
     state = jax.jit(jax.vmap(program.init_one))(program.seeds)
     lowered = jax.jit(program._chunk).lower(state, program.hyper, jnp.int32(updates))
-    chunk = lowered.compile(compiler_options())
+    chunk = lowered.compile(compiler_options(program.env))
     jax.block_until_ready(chunk(state, program.hyper, jnp.int32(updates)))
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):

@@ -73,7 +73,7 @@ def test_a_cpu_is_given_the_function_as_it_is():
     assert write_out_loops(tangled) is tangled
 
 
-@pytest.mark.parametrize("name", ["Craftax-Classic-Symbolic-v1", "smax:2s3z", "hanabi:2"])
+@pytest.mark.parametrize("name", ["Asterix-MinAtar", "smax:2s3z", "hanabi:2"])
 def test_environments_play_the_same_game_with_their_loops_written_out(name, monkeypatch):
     def play(env):
         def step(carry, key):

@@ -10,18 +10,18 @@ from typing import Any
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
 
-_COMPILER_OPTIONS: dict[str, dict[str, Any]] = {
-    "gpu": {
-        # Unrolling loops once spares a copy of their state per iteration: a fifth of a small environment's step.
-        "xla_gpu_enable_while_loop_double_buffering": True,
-        # Kernels that do not wait for each other run side by side: a tenth to a fifth of a small network's step.
-        "xla_gpu_command_buffer_scheduling_mode": "CONCURRENT",
-    }
-}
+# Unrolling loops once spares a copy of their state per iteration: a fifth of a small environment's step.
+_GPU = {"xla_gpu_enable_while_loop_double_buffering": True}
+# Kernels that do not wait for each other run side by side: a tenth to a fifth of a small network's step.
+_SIDE_BY_SIDE = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
 
 
-def compiler_options() -> dict[str, Any] | None:
-    return _COMPILER_OPTIONS.get(jax.default_backend())
+def compiler_options(env: Any = None) -> dict[str, Any] | None:
+    """How to compile a program that steps `env`, if it steps any."""
+    if jax.default_backend() != "gpu":
+        return None
+    # A step with loops in it is not one graph of kernels but hundreds of small ones: slower side by side.
+    return _GPU if getattr(env, "keeps_loops", False) else _GPU | _SIDE_BY_SIDE
 
 
 def unroll(steps: int, at_most: int = 4) -> int:

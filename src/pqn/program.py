@@ -138,7 +138,7 @@ class Program:
         if self.config.eval.count:
             jobs["evaluate"] = lambda: jax.jit(self._evaluate).lower(shape.learner, self.seeds)
         with ThreadPoolExecutor(len(jobs)) as pool:  # XLA compiles outside the interpreter lock
-            options = compiler_options()
+            options = compiler_options(self.env)
             futures = {name: pool.submit(lambda job=job: job().compile(options)) for name, job in jobs.items()}
             self._compiled = {name: future.result() for name, future in futures.items()}
         self.compile_seconds = time.perf_counter() - began

@@ -141,12 +141,13 @@ class Autoreset:
     Args:
       env: the environment to copy.
       num_envs: N.
+      keeps_loops: do not write out the environment's loops on accelerators; for one that would compile for minutes.
 
     Raises:
       EnvError: fewer than one environment, or a spec that promises a mask or a global state without the method.
     """
 
-    def __init__(self, env: SingleEnv, num_envs: int):
+    def __init__(self, env: SingleEnv, num_envs: int, keeps_loops: bool = False):
         if num_envs < 1:
             raise EnvError(f"num_envs must be at least 1, not {num_envs}.")
         if env.spec.masked and not hasattr(env, "avail"):
@@ -156,8 +157,9 @@ class Autoreset:
         self.env = env
         self.spec = env.spec
         self.num_envs = num_envs
-        self._reset_all = jax.vmap(write_out_loops(env.reset))
-        self._step_all = jax.vmap(write_out_loops(env.step))
+        self.keeps_loops = keeps_loops
+        reset, step = (env.reset, env.step) if keeps_loops else map(write_out_loops, (env.reset, env.step))
+        self._reset_all, self._step_all = jax.vmap(reset), jax.vmap(step)
 
     def reset(self, key: Array) -> tuple[AutoresetState, TimeStep]:
         key, reset_key = jax.random.split(key)

@@ -72,7 +72,7 @@ class PooledReset(Autoreset):
     """
 
     def __init__(self, env: SingleEnv, num_envs: int, ratio: int, every: int = 1):
-        super().__init__(env, num_envs)
+        super().__init__(env, num_envs, keeps_loops=True)
         self.ratio = _positive(env.spec.name, "reset_ratio", ratio)
         self.every = _positive(env.spec.name, "reset_every", every)
         self.pool_size = math.ceil(num_envs * self.every / self.ratio)
@@ -223,7 +223,8 @@ def make(
     """
     ratio = _positive(name, "reset_ratio", reset_ratio)
     env = CraftaxEnv(name, **kwargs)
-    return Autoreset(env, num_envs) if ratio == 1 else PooledReset(env, num_envs, ratio, reset_every)
+    # With its loops written out Craftax was still compiling for a GPU after four minutes, instead of one.
+    return Autoreset(env, num_envs, keeps_loops=True) if ratio == 1 else PooledReset(env, num_envs, ratio, reset_every)
 
 
 def ensure_installed() -> None:
