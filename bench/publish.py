@@ -101,6 +101,7 @@ def stopped(run: RunDir, rows: list[dict[str, Any]]) -> dict[str, Any]:
         "wall_seconds": train[-1]["wall"],
         "compile_seconds": None,
         "eval_return": {"per_seed": _per_seed(last)},
+        "peak_memory_bytes": train[-1].get("peak_memory_bytes"),
     }
 
 
@@ -133,7 +134,7 @@ def main() -> None:
         label = "published setting" if row["preset"].endswith("-paper") else "default preset"
         values = row["curve"]["greedy_return"] if given.metric == "return" else row["info_curves"][given.metric]
         panels.setdefault(row["env"], []).append((label, row["curve"]["steps"], values))
-    columns, ylabel = (2 if len(panels) < 5 else 3), f"{given.metric} (greedy evaluation)"
+    columns, ylabel = min(len(panels), 2 if len(panels) < 5 else 3), f"{given.metric} (greedy evaluation)"
     curve_grid(panels, given.out.with_suffix(".png"), columns=columns, ylabel=ylabel)
     for row in entries:
         found = row["greedy_return"]

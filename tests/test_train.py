@@ -91,6 +91,16 @@ def test_a_run_explains_itself(finished_run):
     assert all(total <= 640 for total in sum(np.array(row["length_sum"]) for row in train))
 
 
+def test_rows_say_how_much_memory_a_device_has_held(tmp_path, monkeypatch):
+    """A run that is stopped has no summary, but it has rows."""
+    held = iter(range(100, 10_000, 100))
+    monkeypatch.setattr("pqn.runs.peak_memory", lambda: next(held))
+    run = pqn.train(tiny(), out=tmp_path / "run", progress=QUIET)
+    rows = [row for row in read_metrics(run.run / "metrics.jsonl") if row["kind"] == "train"]
+    assert [row["peak_memory_bytes"] for row in rows] == [100 * (i + 1) for i in range(len(rows))]
+    assert run.summary["peak_memory_bytes"] == 100 * (len(rows) + 1)
+
+
 def test_checkpoints_are_kept_and_pruned(finished_run):
     names = sorted(path.name for path in (finished_run.run / "checkpoints").iterdir())
     assert names == ["step-000000000006", "step-000000000008", "step-000000000010"]

@@ -200,7 +200,8 @@ class _Loop:
         if self.pending.updates:
             schedule = self.schedules()
             row = self.pending.row(self.update, self.steps, self.config) | schedule | {"wall": self.wall()}
-            self.record(row)
+            memory = runs.peak_memory()
+            self.record(row if memory is None else row | {"peak_memory_bytes": memory})
             self.pending = _Pending(shown=self.pending.shown | self.pending.means(self.config))
 
     def evaluate(self, state: RunState) -> None:
