@@ -2,7 +2,7 @@
 
 What the input contributes to the gates does not depend on the past, so it is one matrix product over all time steps;
 only the recurrent product stays in the loop. Going back in time the same holds for the gradient of the recurrent
-kernel, which plain differentiation would accumulate inside the loop: see `_recur_in_training`.
+kernel, and for the derivatives of the gates: see `_recur_in_training`.
 """
 
 from __future__ import annotations
@@ -89,70 +89,90 @@ def recur(
     Training has the faster gradient. It cannot be differentiated forwards, which the study of stability needs: that
     looks at networks as they act.
     """
-    if train:
-        return _recur_in_training(cell, carry, sequence, kernel, bias)
-    carry, (outputs, _) = _forwards(cell, carry, sequence, kernel, bias)
-    return carry, outputs
+    run = _recur_in_training if train else _forwards
+    return run(cell, carry, sequence, kernel, bias)
 
 
 class _Seen(NamedTuple):
-    """What a step back in time needs of the step forth, [T, B, ...]."""
+    """What going back in time needs of going forth, [T, B, ...]."""
 
-    before: PyTree  # the state it started from
+    after: PyTree  # the states
     from_h: Array  # the hidden state's share of the gates
 
 
-def _forwards(
-    cell: Cell, carry: PyTree, sequence: Sequence, kernel: Array, bias: Array
-) -> tuple[PyTree, tuple[Array, _Seen]]:
-    def step(state: PyTree, now: Sequence) -> tuple[PyTree, tuple[Array, _Seen]]:
+def _loop(cell: Cell, carry: PyTree, sequence: Sequence, kernel: Array, bias: Array) -> tuple[PyTree, _Seen]:
+    def step(state: PyTree, now: Sequence) -> tuple[PyTree, _Seen]:
         before = _clear(state, now.first)
         from_h = (_hidden(before).astype(kernel.dtype) @ kernel).astype(jnp.float32) + bias
         state = cell(before, now.gates.astype(jnp.float32), from_h)
-        return state, (_hidden(state), _Seen(before, from_h))
+        return state, _Seen(state, from_h)
 
     return jax.lax.scan(step, carry, sequence, unroll=unroll(len(sequence.first)))
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _recur_in_training(
-    cell: Cell, carry: PyTree, sequence: Sequence, kernel: Array, bias: Array
-) -> tuple[PyTree, Array]:
-    """`recur` with its gradient written out, so that the loop back in time holds one matrix product and not two.
+def _forwards(cell: Cell, carry: PyTree, sequence: Sequence, kernel: Array, bias: Array) -> tuple[PyTree, Array]:
+    carry, seen = _loop(cell, carry, sequence, kernel, bias)
+    return carry, _hidden(seen.after)
 
-    The gradient of the kernel is a sum over time of products hₜᵀ·δₜ. Differentiating the loop adds them up one by one,
-    reading and writing a matrix as large as the kernel at every step; here the δₜ are kept, and the sum is one product
-    over all times at once.
-    """
-    carry, (outputs, _) = _forwards(cell, carry, sequence, kernel, bias)
-    return carry, outputs
+
+_recur_in_training = partial(jax.custom_vjp, nondiff_argnums=(0,))(_forwards)
+"""`_forwards` with its gradient written out: what need not wait for its turn in time is taken out of the loops.
+
+A cell is elementwise, so its derivative is one number for each unit, for each pair of a result and an argument. These
+numbers follow from what was seen going forth, for all times at once; the loop back in time only multiplies by them and
+by the kernel. The gradient of the kernel is a sum over time of products hₜᵀ·δₜ, which differentiating the loop would
+add up one by one, reading and writing a matrix as large as the kernel at every step: it is one product over all times.
+"""
 
 
 def _keep(cell: Cell, carry: PyTree, sequence: Sequence, kernel: Array, bias: Array) -> tuple[Any, Any]:
-    carry, (outputs, seen) = _forwards(cell, carry, sequence, kernel, bias)
-    return (carry, outputs), (sequence, kernel, seen)
+    after, seen = _loop(cell, carry, sequence, kernel, bias)
+    return (after, _hidden(seen.after)), (carry, sequence, kernel, seen)
 
 
 def _backwards(cell: Cell, kept: Any, cotangents: tuple[PyTree, Array]) -> tuple[PyTree, Sequence, Array, Array]:
-    sequence, kernel, seen = kept
-    after, outputs = cotangents
+    carry, sequence, kernel, (states, from_h) = kept
+    shifted = jax.tree.map(lambda start, x: jnp.concatenate([start[None], x[:-1]]), carry, states)
+    before = _clear(shifted, sequence.first)
+    _, pull = jax.vjp(cell, before, sequence.gates.astype(jnp.float32), from_h)
+    # Of each part of the state after a step: its derivatives by the state before and by both shares of the gates.
+    derivatives = [pull(basis) for basis in _basis(states)]
 
-    def step(after: PyTree, now: tuple[Sequence, _Seen, Array]) -> tuple[PyTree, tuple[Array, Array]]:
-        (gates, first), (before, from_h), output = now
-        _, pull = jax.vjp(cell, before, gates.astype(jnp.float32), from_h)
-        to_state, to_x, to_h = pull(_add_hidden(after, output))
+    def chain(after: PyTree, derivatives: list[PyTree]) -> PyTree:
+        """Cotangents of what the derivatives are by, from those of the state after."""
+        terms = [
+            jax.tree.map(lambda d, a=a: d * jnp.tile(a, d.shape[-1] // a.shape[-1]), derivative)
+            for a, derivative in zip(jax.tree.leaves(after), derivatives, strict=True)
+        ]
+        return jax.tree.map(lambda *x: sum(x[1:], x[0]), *terms)
+
+    def step(later: PyTree, now: tuple[Array, Array, list[PyTree]]) -> tuple[PyTree, PyTree]:
+        first, output, derivatives = now
+        after = _add_hidden(later, output)
+        to_state, to_h = chain(after, derivatives)
         through = (to_h.astype(kernel.dtype) @ kernel.T).astype(jnp.float32)
-        return _clear(_add_hidden(to_state, through), first), (to_x, to_h)
+        return _clear(_add_hidden(to_state, through), first), after
 
-    length = unroll(len(outputs))
-    carry, (to_x, to_h) = jax.lax.scan(step, after, (sequence, seen, outputs), reverse=True, unroll=length)
-    hidden = _hidden(seen.before).astype(kernel.dtype)
+    last, outputs = cotangents
+    given = (sequence.first, outputs, [(by_state, by_h) for by_state, _, by_h in derivatives])
+    to_carry, after = jax.lax.scan(step, last, given, reverse=True, unroll=unroll(len(sequence.first)))
+    to_x, to_h = chain(after, [(by_x, by_h) for _, by_x, by_h in derivatives])
+    hidden = _hidden(before).astype(kernel.dtype)
     to_kernel = jnp.einsum("tbh,tbg->hg", hidden, to_h.astype(kernel.dtype))
     no_first: Any = None  # a flag has no gradient
-    return carry, Sequence(to_x.astype(sequence.gates.dtype), no_first), to_kernel, jnp.sum(to_h, axis=(0, 1))
+    return to_carry, Sequence(to_x.astype(sequence.gates.dtype), no_first), to_kernel, jnp.sum(to_h, axis=(0, 1))
 
 
 _recur_in_training.defvjp(_keep, _backwards)
+
+
+def _basis(state: PyTree) -> list[PyTree]:
+    """For each part of a state: ones there, zeros elsewhere."""
+    leaves, structure = jax.tree.flatten(state)
+    return [
+        jax.tree.unflatten(structure, [(jnp.ones_like if i == j else jnp.zeros_like)(x) for j, x in enumerate(leaves)])
+        for i in range(len(leaves))
+    ]
 
 
 def _hidden(state: PyTree) -> Array:
@@ -167,4 +187,4 @@ def _add_hidden(state: PyTree, h: Array) -> PyTree:
 
 def _clear(carry: PyTree, first: Array) -> PyTree:
     """Forgets everything where an episode starts with this observation."""
-    return jax.tree.map(lambda x: jnp.where(first[:, None], 0.0, x), carry)
+    return jax.tree.map(lambda x: jnp.where(first[..., None], 0.0, x), carry)
