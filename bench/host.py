@@ -5,7 +5,7 @@
     python -m bench.host --env busy --work 100          # a simulator that takes 100 µs a step, in this very thread
     python -m bench.host --env busy --concurrent        # or beside it, as one with threads of its own
 
-One process, three measurements of the same number of steps, interleaved and repeated; the best of each counts, since
+One process, four measurements of the same number of steps, interleaved and repeated; the best of each counts, since
 noise only ever slows down. Alone: one pool of N environments stepped with random actions. Collecting: the two groups
 and a network. Training: collecting and learning, as a run does it, with and without `learner.overlap`. The row also
 says how long a turn of collecting takes, which is one step of one group: in all, and of it in the call that has actions
@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from unittest import mock
 
@@ -136,7 +137,9 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--minibatches", type=int, default=4)
     parser.add_argument("--beside", type=int, default=0, help="greedy environments beside training; counted as steps")
-    parser.add_argument("--groups", type=int, default=2, help="into how many the pool is split")
+    parser.add_argument(
+        "--groups", type=int, nargs="+", default=[2], help="into how many the pool is split; a row each"
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--kwargs", nargs="*", type=pair, default=[])
     given = parser.parse_args()
@@ -154,38 +157,50 @@ def main() -> None:
     pool = make_env(total)
     pool.reset(np.arange(total))
     alone(pool, given.rollout)
-    programs, states = {}, {}
-    for name, overlap in (("training", False), ("overlapped", True)):
-        program = HostProgram(config.replace({"learner.overlap": overlap}), make_env, pool.spec, given.groups)
-        program.compile()
-        programs[name] = program
-        _, states[name] = training(program, program.init(), 2)
-    best = dict.fromkeys(("alone", "collecting", *programs), float("inf"))
-    for _ in range(given.repeats):
-        best["alone"] = min(best["alone"], alone(pool, given.rollout))
-        seconds, states["training"] = collecting(programs["training"], states["training"], 1)
-        best["collecting"] = min(best["collecting"], seconds)
-        for name, program in programs.items():
-            seconds, states[name] = training(program, states[name], 1)
-            best[name] = min(best[name], seconds)
-    rates = {name: total * given.rollout / seconds for name, seconds in best.items()}
-    row = {
-        "env": given.env
-        + (f" {given.work:g} µs" if given.env == "busy" else "")
-        + (" pixels" if given.pixels else "")
-        + (" concurrent" if given.concurrent else ""),
-        "num_envs": given.num_envs,
-        "beside": given.beside,
-        "groups": given.groups,
-        "device": describe_device(),
-        "steps_per_second": {name: round(rate) for name, rate in rates.items()},
-        "share_of_alone": {name: round(rate / rates["alone"], 3) for name, rate in rates.items() if name != "alone"},
-        "ms_per_turn": per_turn(programs["training"], states["training"]),
+    programs = {
+        (groups, name): HostProgram(config.replace({"learner.overlap": overlap}), make_env, pool.spec, groups)
+        for groups in given.groups
+        for name, overlap in (("training", False), ("overlapped", True))
     }
-    print(json.dumps(row, ensure_ascii=False))
+    with ThreadPoolExecutor(len(programs)) as workers:
+        list(workers.map(lambda program: program.compile(), programs.values()))
+    states = {key: training(program, program.init(), 2)[1] for key, program in programs.items()}
+    best: dict[tuple[int, str], float] = {}
+    for _ in range(given.repeats):
+        for groups in given.groups:
+            _least(best, (groups, "alone"), alone(pool, given.rollout))
+            alike = (groups, "training")
+            seconds, states[alike] = collecting(programs[alike], states[alike], 1)
+            _least(best, (groups, "collecting"), seconds)
+            for key in ((groups, "training"), (groups, "overlapped")):
+                seconds, states[key] = training(programs[key], states[key], 1)
+                _least(best, key, seconds)
+    for groups in given.groups:
+        rates = {name: total * given.rollout / seconds for (of, name), seconds in best.items() if of == groups}
+        row = {
+            "env": given.env
+            + (f" {given.work:g} µs" if given.env == "busy" else "")
+            + (" pixels" if given.pixels else "")
+            + (" concurrent" if given.concurrent else ""),
+            "kwargs": dict(given.kwargs),
+            "num_envs": given.num_envs,
+            "beside": given.beside,
+            "groups": groups,
+            "device": describe_device(),
+            "steps_per_second": {name: round(rate) for name, rate in rates.items()},
+            "share_of_alone": {
+                name: round(rate / rates["alone"], 3) for name, rate in rates.items() if name != "alone"
+            },
+            "ms_per_turn": per_turn(programs[groups, "training"], states[groups, "training"]),
+        }
+        print(json.dumps(row, ensure_ascii=False), flush=True)
     pool.close()
     for program in programs.values():
         program.close()
+
+
+def _least(best: dict[tuple[int, str], float], key: tuple[int, str], seconds: float) -> None:
+    best[key] = min(best.get(key, seconds), seconds)
 
 
 def _config(given: argparse.Namespace) -> Config:
