@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pqn.device import write_out_loops, written_out
+from pqn.device import compiler_options, write_out_loops, written_out
 from pqn.envs import base, make
 
 
@@ -71,6 +71,20 @@ def test_a_loop_that_would_become_too_long_stays_one():
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="says what happens on a CPU")
 def test_a_cpu_is_given_the_function_as_it_is():
     assert write_out_loops(tangled) is tangled
+
+
+def test_the_compiler_knows_the_options_we_give_it_on_a_gpu(monkeypatch):
+    """A release of XLA without one of them would stop every run on a GPU; any backend knows their names."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    together, serial = compiler_options(), compiler_options(Looping())
+    monkeypatch.undo()
+    assert serial and together and serial.items() < together.items()
+    for options in (serial, together):
+        assert jax.jit(lambda x: x + 1).lower(1).compile(options)(1) == 2
+
+
+class Looping:
+    keeps_loops = True
 
 
 @pytest.mark.parametrize("name", ["Asterix-MinAtar", "smax:2s3z", "hanabi:2"])
