@@ -26,7 +26,7 @@ from bench.timing import seconds
 from pqn.device import compiler_options, enable_compilation_cache
 from pqn.envs import registry
 from pqn.envs.base import JaxEnv
-from pqn.envs.craftax import PooledReset
+from pqn.envs.pooled import PooledReset
 from pqn.types import Array
 
 
@@ -34,8 +34,6 @@ class Case(NamedTuple):
     """One row to be, compiled."""
 
     env: JaxEnv
-    ratio: int
-    every: int
     state: Any
     run: Callable[..., Any]
     compile_s: float
@@ -58,7 +56,7 @@ def prepare(name: str, num_envs: int, ratio: int, every: int, steps: int) -> Cas
     state, _ = jax.jit(env.reset)(jax.random.key(0))
     began = time.perf_counter()
     compiled = jax.jit(run).lower(state, jax.random.key(1)).compile(compiler_options(env))
-    return Case(env, ratio, every, state, compiled, time.perf_counter() - began)
+    return Case(env, state, compiled, time.perf_counter() - began)
 
 
 def measure(case: Case, steps: int) -> dict[str, Any]:
@@ -68,13 +66,14 @@ def measure(case: Case, steps: int) -> dict[str, Any]:
     _, ended = case.run(state, jax.random.key(2))
     ended = np.asarray(ended)
     elapsed = seconds(case.run, state, jax.random.key(2))
-    pool, lasts = (env.pool_size, env.every) if isinstance(env, PooledReset) else (env.num_envs, 1)
-    per_pool = ended[: len(ended) // lasts * lasts].reshape(-1, lasts).sum(axis=1)
+    pooled = isinstance(env, PooledReset)
+    ratio, every, pool = (env.ratio, env.every, env.pool_size) if pooled else (1, 1, env.num_envs)
+    per_pool = ended[: len(ended) // every * every].reshape(-1, every).sum(axis=1)
     return {
         "env": env.spec.name,
         "num_envs": env.num_envs,
-        "reset_ratio": case.ratio,
-        "reset_every": case.every,
+        "reset_ratio": ratio,
+        "reset_every": every,
         "device": jax.devices()[0].device_kind,
         "compile_s": round(case.compile_s, 1),
         "us_per_step": round(1e6 * elapsed / steps, 1),

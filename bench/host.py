@@ -2,11 +2,12 @@
 
     python -m bench.host --env gymnasium:LunarLander-v3 --num-envs 64 [--kwargs vectorization_mode=async]
     python -m bench.host --preset atari-pong --beside 8     # network, batch and environments of a preset
+    python -m bench.host --preset atari-pong --groups 2 3   # the pool in two groups, and in three
     python -m bench.host --env busy --work 100          # a simulator that takes 100 µs a step, in this very thread
     python -m bench.host --env busy --concurrent        # or beside it, as one with threads of its own
 
 One process, four measurements of the same number of steps, interleaved and repeated; the best of each counts, since
-noise only ever slows down. Alone: one pool of N environments stepped with random actions. Collecting: the two groups
+noise only ever slows down. Alone: one pool of N environments stepped with random actions. Collecting: the groups
 and a network. Training: collecting and learning, as a run does it, with and without `learner.overlap`. The row also
 says how long a turn of collecting takes, which is one step of one group: in all, and of it in the call that has actions
 computed and in waiting for the simulator.
@@ -169,10 +170,10 @@ def main() -> None:
     for _ in range(given.repeats):
         for groups in given.groups:
             _least(best, (groups, "alone"), alone(pool, given.rollout))
-            alike = (groups, "training")
-            seconds, states[alike] = collecting(programs[alike], states[alike], 1)
+            plain = (groups, "training")
+            seconds, states[plain] = collecting(programs[plain], states[plain], 1)
             _least(best, (groups, "collecting"), seconds)
-            for key in ((groups, "training"), (groups, "overlapped")):
+            for key in (plain, (groups, "overlapped")):
                 seconds, states[key] = training(programs[key], states[key], 1)
                 _least(best, key, seconds)
     for groups in given.groups:

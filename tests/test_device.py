@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pqn.device import compiler_options, write_out_loops, written_out
+from pqn.device import compiler_options, write_out_loops
 from pqn.envs import base, make
+from pqn.loops import written_out
 
 
 def loops(function, *args):

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from pqn.envs import check_env, craftax, make
-from pqn.envs.base import Autoreset, AutoresetState, JaxEnv, Outcome, _strong
-from pqn.envs.craftax import PooledReset
+from pqn.envs.base import Autoreset, AutoresetState, JaxEnv, Outcome, strong
+from pqn.envs.pooled import RESETS, PooledReset
 from pqn.envs.probe import Counter, Endless, Masked
 from pqn.envs.registry import FAMILIES
 from pqn.errors import EnvError
@@ -272,7 +272,7 @@ def test_textures_that_cannot_be_kept_get_a_sentence(tmp_path, monkeypatch):
             "has no option 'max_steps'; its options are always_diamond, .*reset_every, reset_ratio",
         ),
         ({"max_timesteps": 0}, "max_timesteps must be an integer of at least 1, not 0"),
-        ({"max_timesteps": 2.5}, "max_timesteps must be an integer, not 2.5"),
+        ({"max_timesteps": 2.5}, "max_timesteps must be an integer of at least 1, not 2.5"),
         ({"always_diamond": "no"}, "always_diamond must be true or false, not 'no'"),
         ({"spawn_cow_chance": "often"}, "spawn_cow_chance must be a number, not 'often'"),
         ({"fractal_noise_angles": 1}, "has no option 'fractal_noise_angles'"),
@@ -293,7 +293,7 @@ def test_specs_follow_craftax():
     assert (full.env.max_return, len(full.env.achievements)) == (226, 67)  # the numbers of the Craftax paper
     assert (classic.env.max_return, len(classic.env.achievements)) == (22, 22)
     assert full.spec.truncates and full.spec.obs_dtype == np.float32
-    assert full.pool_size == 32 * craftax.DEFAULT_RESET_EVERY // craftax.DEFAULT_RESET_RATIO
+    assert full.pool_size == 32 * RESETS["reset_every"].default // RESETS["reset_ratio"].default
     plain = make(CLASSIC, 4, reset_ratio=1, max_timesteps=7.0, day_length=100)
     assert type(plain) is Autoreset and plain.spec.max_episode_steps == 7 and plain.env.params.day_length == 100
 
@@ -306,7 +306,7 @@ def doctored(request):
     """A game, one fresh state, and a function that takes one no-op from it with some fields replaced."""
     game = craftax.CraftaxEnv(request.param, max_timesteps=50)
     state, _ = jax.jit(game.reset, compiler_options=HURRY)(jax.random.key(0))
-    state = _strong(state)  # or each replaced field would compile the step anew
+    state = strong(state)  # or each replaced field would compile the step anew
     step = jax.jit(game.step, compiler_options=HURRY)
 
     def outcome(**changes):

@@ -125,7 +125,8 @@ class SingleEnv(Protocol):
         ...
 
     # An environment with `spec.masked` also has `avail(state) -> [A] or [M, A] bool`, one with `spec.world_size`
-    # also `world_state(state) -> [W]`.
+    # also `world_state(state) -> [W]`. One whose loops, written out for accelerators, would compile for minutes, says
+    # `keeps_loops = True`.
 
 
 class AutoresetState(NamedTuple):
@@ -141,13 +142,12 @@ class Autoreset:
     Args:
       env: the environment to copy.
       num_envs: N.
-      keeps_loops: do not write out the environment's loops on accelerators; for one that would compile for minutes.
 
     Raises:
       EnvError: fewer than one environment, or a spec that promises a mask or a global state without the method.
     """
 
-    def __init__(self, env: SingleEnv, num_envs: int, keeps_loops: bool = False):
+    def __init__(self, env: SingleEnv, num_envs: int):
         if num_envs < 1:
             raise EnvError(f"num_envs must be at least 1, not {num_envs}.")
         if env.spec.masked and not hasattr(env, "avail"):
@@ -157,8 +157,8 @@ class Autoreset:
         self.env = env
         self.spec = env.spec
         self.num_envs = num_envs
-        self.keeps_loops = keeps_loops
-        reset, step = (env.reset, env.step) if keeps_loops else map(write_out_loops, (env.reset, env.step))
+        self.keeps_loops = getattr(env, "keeps_loops", False)
+        reset, step = (env.reset, env.step) if self.keeps_loops else map(write_out_loops, (env.reset, env.step))
         self._reset_all, self._step_all = jax.vmap(reset), jax.vmap(step)
 
     def reset(self, key: Array) -> tuple[AutoresetState, TimeStep]:
@@ -179,7 +179,7 @@ class Autoreset:
             final_world=world if self.spec.truncates else None,
             info=self._blank_info(inner),
         )
-        inner = _strong(inner)
+        inner = strong(inner)
         return AutoresetState(key, inner, jnp.zeros(self.num_envs, jnp.int32), self._spare(inner, obs)), step
 
     def step(self, state: AutoresetState, action: Array) -> tuple[AutoresetState, TimeStep]:
@@ -205,7 +205,7 @@ class Autoreset:
             final_world=self._world(out.state) if self.spec.truncates else None,
             info={name: value.astype(jnp.float32) for name, value in out.info.items()},
         )
-        return AutoresetState(key, _strong(inner), jnp.where(done, 0, steps), spare), timestep
+        return AutoresetState(key, strong(inner), jnp.where(done, 0, steps), spare), timestep
 
     def _spare(self, inner: PyTree, obs: Array) -> PyTree:
         """What `_restart` is given at the first step; `inner` and `obs` are those of a reset."""
@@ -255,6 +255,6 @@ def expand(flag: Array, like: Array) -> Array:
     return flag.reshape(flag.shape + (1,) * (like.ndim - flag.ndim))
 
 
-def _strong(state: PyTree) -> PyTree:
+def strong(state: PyTree) -> PyTree:
     """Strips jax's weak types, left behind by Python numbers: they would compile the first step a second time."""
     return jax.tree.map(lambda x: x if jnp.issubdtype(x.dtype, jax.dtypes.extended) else x.astype(x.dtype), state)
