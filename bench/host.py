@@ -9,8 +9,8 @@
 One process, four measurements of the same number of steps, interleaved and repeated; the best of each counts, since
 noise only ever slows down. Alone: one pool of N environments stepped with random actions. Collecting: the groups
 and a network. Training: collecting and learning, as a run does it, with and without `learner.overlap`. The row also
-says how long a turn of collecting takes, which is one step of one group: in all, and of it in the call that has actions
-computed and in waiting for the simulator.
+says how many cores each kept busy on average, and how long a turn of collecting takes, which is one step of one group:
+in all, and of it in the call that has actions computed and in waiting for the simulator.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import argparse
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, NamedTuple
 from unittest import mock
 
 import jax
@@ -27,6 +27,7 @@ import numpy as np
 
 from pqn.cli.options import pair
 from pqn.config import Config
+from pqn.device import enable_compilation_cache
 from pqn.envs import registry
 from pqn.host.program import HostProgram
 from pqn.presets import preset
@@ -74,23 +75,38 @@ class Busy:
         return TimeStep(obs, flags, zero, no, no, final_obs=obs)
 
 
-def alone(env: Any, steps: int, seed: int = 0) -> float:
-    """Seconds for `steps` steps of the pool with random actions."""
+class Spent(NamedTuple):
+    """Time that something took."""
+
+    seconds: float
+    cpu: float  # of all threads of this process
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.began, self.cpu = time.perf_counter(), time.process_time()
+
+    def read(self) -> Spent:
+        return Spent(time.perf_counter() - self.began, time.process_time() - self.cpu)
+
+
+def alone(env: Any, steps: int, seed: int = 0) -> Spent:
+    """Time for `steps` steps of the pool with random actions."""
     rng = np.random.default_rng(seed)
     actions = rng.integers(0, env.spec.num_actions, (steps, env.num_envs, env.spec.num_agents)).astype(np.int32)
-    began = time.perf_counter()
+    clock = Clock()
     for action in actions:
         env.send(action)
         env.recv()
-    return time.perf_counter() - began
+    return clock.read()
 
 
-def collecting(program: HostProgram, state: RunState, rollouts: int) -> tuple[float, RunState]:
-    began = time.perf_counter()
+def collecting(program: HostProgram, state: RunState, rollouts: int) -> tuple[Spent, RunState]:
+    clock = Clock()
     for _ in range(rollouts):
         state, lesson = program._collect(state, state.learner, lambda: None)
     jax.block_until_ready(lesson.collected.tracks[-1].value[-1])
-    return time.perf_counter() - began, state
+    return clock.read(), state
 
 
 def per_turn(program: HostProgram, state: RunState, rollouts: int = 3) -> dict[str, float]:
@@ -114,14 +130,14 @@ def per_turn(program: HostProgram, state: RunState, rollouts: int = 3) -> dict[s
     ):
         total, _ = collecting(program, state, rollouts)
     turns = rollouts * program.config.learner.rollout_steps * program.groups
-    return {name: round(1e3 * seconds / turns, 3) for name, seconds in ({"all": total} | spent).items()}
+    return {name: round(1e3 * seconds / turns, 3) for name, seconds in ({"all": total.seconds} | spent).items()}
 
 
-def training(program: HostProgram, state: RunState, updates: int) -> tuple[float, RunState]:
-    began = time.perf_counter()
+def training(program: HostProgram, state: RunState, updates: int) -> tuple[Spent, RunState]:
+    clock = Clock()
     state, _ = program.chunk(state, updates)
     jax.block_until_ready(state.learner)
-    return time.perf_counter() - began, state
+    return clock.read(), state
 
 
 def main() -> None:
@@ -158,26 +174,30 @@ def main() -> None:
     pool = make_env(total)
     pool.reset(np.arange(total))
     alone(pool, given.rollout)
+    names = {"training": False, "overlapped": True}
     programs = {
         (groups, name): HostProgram(config.replace({"learner.overlap": overlap}), make_env, pool.spec, groups)
         for groups in given.groups
-        for name, overlap in (("training", False), ("overlapped", True))
+        for name, overlap in names.items()
     }
-    with ThreadPoolExecutor(len(programs)) as workers:
-        list(workers.map(lambda program: program.compile(), programs.values()))
+    enable_compilation_cache()  # much of a program does not depend on the number of groups
+    for groups in given.groups:
+        with ThreadPoolExecutor(2) as workers:
+            list(workers.map(lambda program: program.compile(), (programs[groups, name] for name in names)))
     states = {key: training(program, program.init(), 2)[1] for key, program in programs.items()}
-    best: dict[tuple[int, str], float] = {}
+    best: dict[tuple[int, str], Spent] = {}
     for _ in range(given.repeats):
         for groups in given.groups:
             _least(best, (groups, "alone"), alone(pool, given.rollout))
             plain = (groups, "training")
-            seconds, states[plain] = collecting(programs[plain], states[plain], 1)
-            _least(best, (groups, "collecting"), seconds)
+            spent, states[plain] = collecting(programs[plain], states[plain], 1)
+            _least(best, (groups, "collecting"), spent)
             for key in (plain, (groups, "overlapped")):
-                seconds, states[key] = training(programs[key], states[key], 1)
-                _least(best, key, seconds)
+                spent, states[key] = training(programs[key], states[key], 1)
+                _least(best, key, spent)
     for groups in given.groups:
-        rates = {name: total * given.rollout / seconds for (of, name), seconds in best.items() if of == groups}
+        spent = {name: least for (of, name), least in best.items() if of == groups}
+        rates = {name: total * given.rollout / least.seconds for name, least in spent.items()}
         row = {
             "env": given.env
             + (f" {given.work:g} µs" if given.env == "busy" else "")
@@ -192,6 +212,7 @@ def main() -> None:
             "share_of_alone": {
                 name: round(rate / rates["alone"], 3) for name, rate in rates.items() if name != "alone"
             },
+            "cores_busy": {name: round(least.cpu / least.seconds, 2) for name, least in spent.items()},
             "ms_per_turn": per_turn(programs[groups, "training"], states[groups, "training"]),
         }
         print(json.dumps(row, ensure_ascii=False), flush=True)
@@ -200,8 +221,8 @@ def main() -> None:
         program.close()
 
 
-def _least(best: dict[tuple[int, str], float], key: tuple[int, str], seconds: float) -> None:
-    best[key] = min(best.get(key, seconds), seconds)
+def _least(best: dict[tuple[int, str], Spent], key: tuple[int, str], spent: Spent) -> None:
+    best[key] = min(best.get(key, spent), spent)
 
 
 def _config(given: argparse.Namespace) -> Config:

@@ -1,11 +1,11 @@
 """From run directories to a file under results/: numbers, curves, and all that is needed to make them again.
 
-    python -m bench.publish RUN… --out results/minatar [--metric NAME] [--commit HASH]
+    python -m bench.publish RUN… --out results/minatar [--metric NAME] [--training] [--commit HASH]
 
 Writes OUT.json (one entry per run: command, commit, device, date, versions, greedy returns per seed, learning curve,
 speed, peak device memory beside what a replay buffer of a million transitions would hold) and OUT.png (one panel per
-task, of the return or of a metric of the environment's own, such as win). `--commit` is for machines on which the code
-ran without its git history.
+task, of the return or of a metric of the environment's own, such as win; of greedy evaluations or, where those are few,
+of the episodes of `--training`). `--commit` is for machines on which the code ran without its git history.
 """
 
 from __future__ import annotations
@@ -124,17 +124,23 @@ def main() -> None:
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--out", type=Path, required=True, help="path without suffix")
     parser.add_argument("--metric", default="return")
+    parser.add_argument("--training", action="store_true")
     parser.add_argument("--commit", default=None)
     given = parser.parse_args()
-    entries = [entry(RunDir.open(path), given.commit) for path in given.runs]
+    runs = [RunDir.open(path) for path in given.runs]
+    entries = [entry(run, given.commit) for run in runs]
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.with_suffix(".json").write_text(to_json(entries, indent=1) + "\n")
     panels: dict[str, list] = {}
-    for row in entries:
+    for run, row in zip(runs, entries, strict=True):
         label = "published setting" if row["preset"].endswith("-paper") else "default preset"
+        steps = row["curve"]["steps"]
         values = row["curve"]["greedy_return"] if given.metric == "return" else row["info_curves"][given.metric]
-        panels.setdefault(row["env"], []).append((label, row["curve"]["steps"], values))
-    columns, ylabel = min(len(panels), 2 if len(panels) < 5 else 3), f"{given.metric} (greedy evaluation)"
+        if given.training:
+            steps, values = curve(read_metrics(run.metrics), "train", points=20, metric=given.metric)
+        panels.setdefault(row["env"], []).append((label, steps, values))
+    columns = min(len(panels), 2 if len(panels) < 5 else 3)
+    ylabel = f"{given.metric} ({'training' if given.training else 'greedy evaluation'})"
     curve_grid(panels, given.out.with_suffix(".png"), columns=columns, ylabel=ylabel)
     for row in entries:
         found = row["greedy_return"]

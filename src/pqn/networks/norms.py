@@ -63,20 +63,22 @@ def _spread_jvp(shape: tuple[int, ...], primals: tuple[Array], tangents: tuple[A
 
 
 class BatchRenorm(nn.Module):
-    """Batch renormalisation (Ioffe 2017), with the constants of CrossQ.
+    """Batch renormalisation (Ioffe 2017), with the clipping and the momentum of the paper's public code.
 
         x̂ = (x − μ_B) / σ_B · r + d,    r = clip(σ_B / σ, 1/r_max, r_max),    d = clip((μ_B − μ) / σ, −d_max, d_max)
 
     With r and d unclipped this is (x − μ) / σ: training then normalises by the running statistics, as acting does. They
     are constants for the gradient, and stay r = 1, d = 0 (plain batch norm) for the first `warm_up` updates, while the
-    running statistics are still far from the truth.
+    running statistics are still far from the truth. That phase is short, because in it the values that are learned and
+    those that are acted on and bootstrapped from come from inputs that were normalised in two ways. It can be short,
+    because μ and σ² are plain means over all batches until they have seen 1 / (1 − momentum) of them.
     """
 
-    momentum: float = 0.99
+    momentum: float = 0.999
     epsilon: float = 1e-3
     r_max: float = 3.0
     d_max: float = 5.0
-    warm_up: int = 100_000
+    warm_up: int = 100
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
@@ -98,7 +100,9 @@ class BatchRenorm(nn.Module):
         d = jnp.where(warm, jnp.clip((batch_mean - mean.value) / running, -self.d_max, self.d_max), 0.0)
         r, d = jax.lax.stop_gradient((r, d))
         if not self.is_initializing():
-            mean.value = self.momentum * mean.value + (1.0 - self.momentum) * batch_mean
-            var.value = self.momentum * var.value + (1.0 - self.momentum) * batch_var
+            # An exponential average from the start would be mostly its initial value, for a thousand updates.
+            share = jnp.maximum(1.0 / (updates.value + 1.0), 1.0 - self.momentum)
+            mean.value = mean.value + share * (batch_mean - mean.value)
+            var.value = var.value + share * (batch_var - var.value)
             updates.value = updates.value + 1
         return (((wide - batch_mean) / sigma * r + d) * scale + bias).astype(x.dtype)
