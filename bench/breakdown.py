@@ -24,8 +24,8 @@ from pqn.program import Program
 from pqn.types import Array
 
 
-def breakdown(name: str, seeds: int, updates: int = 20) -> dict[str, float]:
-    """Times the parts of `updates` updates of a preset."""
+def breakdown(name: str, seeds: int, updates: int = 20, jobs: int = 4) -> dict[str, float]:
+    """Times the parts of `updates` updates of a preset, compiling `jobs` of them at once."""
     config = preset(name, {"eval.count": 0}, seeds=seeds)
     program = Program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
     env, learner, hyper = program.env, program.learner, program.hyper
@@ -58,7 +58,7 @@ def breakdown(name: str, seeds: int, updates: int = 20) -> dict[str, float]:
         (program.over_seeds(learn), state),
         (lambda state: program._chunk(state, hyper, jnp.int32(updates)), state),
     ]
-    with ThreadPoolExecutor(len(parts)) as pool:  # Craftax compiles for a minute: side by side
+    with ThreadPoolExecutor(jobs) as pool:
         options = compiler_options(env)
         compiled = list(pool.map(lambda part: jax.jit(part[0]).lower(*part[1:]).compile(options), parts))
     times = [seconds(run, *part[1:]) for run, part in zip(compiled, parts, strict=True)]
@@ -80,10 +80,12 @@ def main() -> None:
     parser.add_argument("presets", nargs="+")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 10])
     parser.add_argument("--updates", type=int, default=20)
+    # Craftax compiles for minutes; but XLA tries out kernels on arrays of the real size while it compiles for a GPU.
+    parser.add_argument("--jobs", type=int, default=4, help="compilations side by side; fewer need less memory")
     given = parser.parse_args()
     for name in given.presets:
         for seeds in given.seeds:
-            row = breakdown(name, seeds, given.updates)
+            row = breakdown(name, seeds, given.updates, given.jobs)
             print(json.dumps({"preset": name, "device": jax.devices()[0].device_kind} | row), flush=True)
 
 
