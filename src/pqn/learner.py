@@ -253,7 +253,8 @@ class Learner:
         )
         config = self.config.learner
         q = q[config.burn_in :]
-        chosen = jnp.take_along_axis(q, batch.action[..., None], axis=-1)[..., 0]  # [L, B, M]
+        taken = jnp.arange(q.shape[-1]) == batch.action[..., None]  # not an index: its gradient would be a scatter
+        chosen = jnp.sum(jnp.where(taken, q, 0.0), axis=-1)  # [L, B, M]
         if batch.avail is not None:  # an agent that cannot act adds as little to the prediction as to the target
             chosen = jnp.where(jnp.any(batch.avail, axis=-1), chosen, 0.0)
         chosen = self.mix(params, chosen, batch.world)  # [L, B]

@@ -1,0 +1,131 @@
+"""How many kernels a gradient step is on a GPU, counted without one.
+
+    pip install 'jax-cuda13-plugin[with-cuda]'       # the version of the installed jax; no driver is needed
+    python -m bench.kernels overcooked-cramped_room cartpole-paper [--option xla_gpu_experimental_gemm_fusion_v2=true]
+
+Compiles the learner of each preset for an H200, which XLA can do on any machine, and prints a JSON row: kernels per
+gradient step, and how many of them have to wait for one another (the longest chain). Small networks take about as long
+as these numbers say, whatever the kernels do. Two things differ on the real machine: there XLA tries out how to compute
+each matrix product, and here it takes a default; and kernels that do not depend on each other may share the GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import time
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import jax
+from jax.experimental import topologies
+from jax.sharding import SingleDeviceSharding
+
+TARGET = Path(__file__).with_name("h200.txtpb")
+# Instructions that start nothing on the device.
+FREE = {"parameter", "tuple", "get-tuple-element", "constant", "bitcast", "after-all", "fusion-done", "copy-done"}
+
+
+def gpu() -> Any:
+    """An H200 to compile for, which need not be there."""
+    return topologies.get_topology_desc("h200", "cuda", target_config=TARGET.read_text(), topology="1x1x1").devices[0]
+
+
+def computations(text: str) -> tuple[dict[str, list[str]], str]:
+    """The instructions of each computation of a compiled module, and the name of the one it starts with."""
+    found: dict[str, list[str]] = {}
+    current = entry = ""
+    for line in text.splitlines():
+        head = re.match(r"^(ENTRY )?%?([\w.\-]+) .*\{$", line)
+        if head:
+            current = head.group(2)
+            found[current] = []
+            entry = current if head.group(1) else entry
+        elif current and line.startswith("  "):
+            found[current].append(line)
+    return found, entry
+
+
+def kernels(instructions: list[str]) -> tuple[int, int]:
+    """How many of the instructions are kernels, and how many of those the longest chain of dependencies holds."""
+    count, longest = 0, 0
+    chain: dict[str, int] = {}
+    for line in instructions:
+        parts = re.search(r"(%[\w.\-]+) = .*? ([\w\-]+)\((.*)", line)
+        if not parts:
+            continue
+        name, operation, rest = parts.groups()
+        own = operation not in FREE
+        count += own
+        # Names of computations and of what must come first stand behind the operands; they do no harm here.
+        before = re.findall(r"%[\w.\-]+", rest)
+        chain[name] = own + max((chain.get(other, 0) for other in before), default=0)
+        longest = max(longest, chain[name])
+    return count, longest
+
+
+def largest_loop(text: str) -> tuple[list[str], int]:
+    """The instructions of the loop body with the most of them, and how often it runs; of everything if none loops."""
+    found, entry = computations(text)
+    loops = [(found[entry], 1)] if entry in found else []
+    for line in (line for lines in found.values() for line in lines if " while(" in line):
+        body = re.search(r"body=%?([\w.\-]+)", line)
+        trips = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', line)
+        if body:
+            loops.append((found[body.group(1)], int(trips.group(1)) if trips else 1))
+    return max(loops, key=lambda loop: len(loop[0]))
+
+
+def measure(name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Compiles the gradient steps of one update."""
+    from pqn import rollout
+    from pqn.device import compiler_options
+    from pqn.envs import registry
+    from pqn.presets import preset
+    from pqn.program import Program
+
+    config = preset(name, {"eval.count": 0})
+    program = Program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
+    learner, hyper = program.learner, program.hyper
+    state = jax.eval_shape(program.init_one, program.seeds[0])
+    data = jax.eval_shape(lambda s: rollout.collect(program.env, learner, s.learner, s.stream, s.key, hyper)[1], state)
+    work = jax.eval_shape(lambda s, data: learner.prepare(s.learner, data, s.key, hyper), state, data)
+    flat = jax.eval_shape(learner.flatten, state.learner)
+    place = SingleDeviceSharding(gpu())
+    given = jax.eval_shape(lambda *args: args, flat, state.learner.params, work, hyper)
+    lowered = jax.jit(learner.descend, in_shardings=place, out_shardings=place).lower(*given)
+    began = time.perf_counter()
+    compiled = lowered.compile((compiler_options(program.env) or {}) | options)
+    body, trips = largest_loop(compiled.as_text() or "")
+    steps = len(work.orders) / trips
+    count, longest = kernels(body)
+    return {
+        "preset": name,
+        "options": options,
+        "gradient_steps": len(work.orders),
+        "kernels_per_gradient_step": round(count / steps, 2),
+        "longest_chain": round(longest / steps, 2),
+        "compile_s": round(time.perf_counter() - began, 1),
+    }
+
+
+def _option(text: str) -> tuple[str, Any]:
+    name, _, value = text.partition("=")
+    return name, {"true": True, "false": False}.get(value, int(value) if value.isdigit() else value)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("presets", nargs="+")
+    parser.add_argument("--option", dest="options", action="append", type=_option, default=[])
+    given = parser.parse_args()
+    # What is laid out differently for accelerators asks for this; the arrays themselves stay abstract.
+    with mock.patch.object(jax, "default_backend", lambda: "gpu"):
+        for name in given.presets:
+            print(json.dumps(measure(name, dict(given.options))), flush=True)
+
+
+if __name__ == "__main__":
+    main()
