@@ -15,14 +15,15 @@ from pqn.loops import written_out
 _GPU = {"xla_gpu_enable_while_loop_double_buffering": True}
 # Kernels that do not wait for each other run side by side: a tenth to a fifth of a small network's step.
 _SIDE_BY_SIDE = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+LOOPS_UP_TO = 5000  # operations that a loop may become when it is written out
 
 
 def compiler_options(env: Any = None) -> dict[str, Any] | None:
     """How to compile a program that steps `env`, if it steps any."""
     if jax.default_backend() != "gpu":
         return None
-    # A step with loops in it is not one graph of kernels but hundreds of small ones: slower side by side.
-    return _GPU if getattr(env, "keeps_loops", False) else _GPU | _SIDE_BY_SIDE
+    # A step with loops in it is not one graph of kernels but many small ones: slower side by side.
+    return _GPU if getattr(env, "loops_up_to", LOOPS_UP_TO) < LOOPS_UP_TO else _GPU | _SIDE_BY_SIDE
 
 
 def unroll(steps: int, at_most: int = 4) -> int:
@@ -30,7 +31,7 @@ def unroll(steps: int, at_most: int = 4) -> int:
     return 1 if jax.default_backend() == "cpu" else min(steps, at_most)
 
 
-def write_out_loops(function: Callable[..., Any], at_most: int = 5000) -> Callable[..., Any]:
+def write_out_loops(function: Callable[..., Any], at_most: int = LOOPS_UP_TO) -> Callable[..., Any]:
     """`function` with its loops of fixed length written out, where that is faster: on an accelerator.
 
     Environments loop over a few monsters or a few cards and do little for each. An accelerator then spends its time on

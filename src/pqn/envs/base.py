@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pqn.device import write_out_loops
+from pqn.device import LOOPS_UP_TO, write_out_loops
 from pqn.errors import EnvError
 from pqn.types import Array, EnvSpec, PyTree, TimeStep
 
@@ -125,8 +125,8 @@ class SingleEnv(Protocol):
         ...
 
     # An environment with `spec.masked` also has `avail(state) -> [A] or [M, A] bool`, one with `spec.world_size`
-    # also `world_state(state) -> [W]`. One whose loops, written out for accelerators, would compile for minutes, says
-    # `keeps_loops = True`.
+    # also `world_state(state) -> [W]`. One that would compile for minutes with all its loops written out, which is done
+    # for accelerators, says how many operations a loop may become: `loops_up_to`.
 
 
 class AutoresetState(NamedTuple):
@@ -157,8 +157,8 @@ class Autoreset:
         self.env = env
         self.spec = env.spec
         self.num_envs = num_envs
-        self.keeps_loops = getattr(env, "keeps_loops", False)
-        reset, step = (env.reset, env.step) if self.keeps_loops else map(write_out_loops, (env.reset, env.step))
+        self.loops_up_to = getattr(env, "loops_up_to", LOOPS_UP_TO)
+        reset, step = (write_out_loops(function, self.loops_up_to) for function in (env.reset, env.step))
         self._reset_all, self._step_all = jax.vmap(reset), jax.vmap(step)
 
     def reset(self, key: Array) -> tuple[AutoresetState, TimeStep]:
