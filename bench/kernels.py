@@ -7,6 +7,9 @@ Compiles the learner of each preset for an H200, which XLA can do on any machine
 gradient step, and how many of them have to wait for one another (the longest chain). Small networks take about as long
 as these numbers say, whatever the kernels do. Two things differ on the real machine: there XLA tries out how to compute
 each matrix product, and here it takes a default; and kernels that do not depend on each other may share the GPU.
+
+With `--update` it compiles whole updates, environments included, and counts the kernels of one. What is behind a
+condition, such as new worlds in Craftax, is left out.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any
 from unittest import mock
 
 import jax
+import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
@@ -66,6 +70,16 @@ def kernels(instructions: list[str]) -> tuple[int, int]:
     return count, longest
 
 
+def launches(found: dict[str, list[str]], name: str) -> int:
+    """Kernels of a computation and of its loops, each as often as it runs; once if that is not known beforehand."""
+    count, _ = kernels([line for line in found[name] if " while(" not in line])
+    for line in (line for line in found[name] if " while(" in line):
+        body = re.search(r"body=%?([\w.\-]+)", line)
+        trips = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', line)
+        count += launches(found, body.group(1)) * (int(trips.group(1)) if trips else 1) if body else 0
+    return count
+
+
 def largest_loop(text: str) -> tuple[list[str], int]:
     """The instructions of the loop body with the most of them, and how often it runs; of everything if none loops."""
     found, entry = computations(text)
@@ -78,8 +92,17 @@ def largest_loop(text: str) -> tuple[list[str], int]:
     return max(loops, key=lambda loop: len(loop[0]))
 
 
-def measure(name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Compiles the gradient steps of one update."""
+def compile_for_gpu(function: Any, given: tuple, options: dict[str, Any]) -> tuple[str, float]:
+    """The compiled module as text, and the seconds it took."""
+    place = SingleDeviceSharding(gpu())
+    lowered = jax.jit(function, in_shardings=place, out_shardings=place).lower(*given)
+    began = time.perf_counter()
+    text = lowered.compile(options).as_text() or ""
+    return text, round(time.perf_counter() - began, 1)
+
+
+def measure(name: str, options: dict[str, Any], update: bool) -> dict[str, Any]:
+    """Compiles and counts the gradient steps of one update, or the whole of it."""
     from pqn import rollout
     from pqn.device import compiler_options
     from pqn.envs import registry
@@ -89,25 +112,30 @@ def measure(name: str, options: dict[str, Any]) -> dict[str, Any]:
     config = preset(name, {"eval.count": 0})
     program = Program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
     learner, hyper = program.learner, program.hyper
+    row: dict[str, Any] = {"preset": name, "options": options}
+    options = (compiler_options(program.env) or {}) | options
+    if update:
+        state = jax.eval_shape(jax.vmap(program.init_one), program.seeds)
+        given = jax.eval_shape(lambda *args: args, state, hyper, jnp.int32(1))
+        text, seconds = compile_for_gpu(program._chunk, given, options)
+        found, entry = computations(text)
+        (updates,) = [line for line in found[entry] if " while(" in line]  # as many as asked for, at run time
+        body = re.search(r"body=%?([\w.\-]+)", updates)
+        return row | {"kernels_per_update": launches(found, body.group(1)) if body else None, "compile_s": seconds}
     state = jax.eval_shape(program.init_one, program.seeds[0])
     data = jax.eval_shape(lambda s: rollout.collect(program.env, learner, s.learner, s.stream, s.key, hyper)[1], state)
     work = jax.eval_shape(lambda s, data: learner.prepare(s.learner, data, s.key, hyper), state, data)
     flat = jax.eval_shape(learner.flatten, state.learner)
-    place = SingleDeviceSharding(gpu())
     given = jax.eval_shape(lambda *args: args, flat, state.learner.params, work, hyper)
-    lowered = jax.jit(learner.descend, in_shardings=place, out_shardings=place).lower(*given)
-    began = time.perf_counter()
-    compiled = lowered.compile((compiler_options(program.env) or {}) | options)
-    body, trips = largest_loop(compiled.as_text() or "")
+    text, seconds = compile_for_gpu(learner.descend, given, options)
+    body, trips = largest_loop(text)
     steps = len(work.orders) / trips
     count, longest = kernels(body)
-    return {
-        "preset": name,
-        "options": options,
+    return row | {
         "gradient_steps": len(work.orders),
         "kernels_per_gradient_step": round(count / steps, 2),
         "longest_chain": round(longest / steps, 2),
-        "compile_s": round(time.perf_counter() - began, 1),
+        "compile_s": seconds,
     }
 
 
@@ -120,11 +148,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("presets", nargs="+")
     parser.add_argument("--option", dest="options", action="append", type=_option, default=[])
+    parser.add_argument("--update", action="store_true", help="count whole updates")
     given = parser.parse_args()
     # What is laid out differently for accelerators asks for this; the arrays themselves stay abstract.
     with mock.patch.object(jax, "default_backend", lambda: "gpu"):
         for name in given.presets:
-            print(json.dumps(measure(name, dict(given.options))), flush=True)
+            print(json.dumps(measure(name, dict(given.options), given.update)), flush=True)
 
 
 if __name__ == "__main__":

@@ -60,9 +60,9 @@ class CraftaxEnv:
         prepared yet and cannot be kept.
     """
 
-    # Its many tiny loops written out are a third fewer kernels and no longer to compile; with the large ones, too, it
+    # Its many small loops written out are a third fewer kernels and no longer to compile; with the large ones, too, it
     # was still compiling for a busy GPU after four minutes.
-    loops_up_to = 300
+    loops_up_to = 1500
 
     def __init__(self, name: str, **options: Any):
         classic = "Classic" in name
