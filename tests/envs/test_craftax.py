@@ -292,6 +292,9 @@ def test_specs_follow_craftax():
     assert (classic.spec.obs_shape, classic.spec.num_actions, classic.spec.max_episode_steps) == ((1345,), 17, 10_000)
     assert (full.env.max_return, len(full.env.achievements)) == (226, 67)  # the numbers of the Craftax paper
     assert (classic.env.max_return, len(classic.env.achievements)) == (22, 22)
+    for env, module in ((full, "craftax.craftax"), (classic, "craftax.craftax_classic")):
+        numbered = {one.value: one.name.lower() for one in importlib.import_module(f"{module}.constants").Achievement}
+        assert dict(enumerate(env.env.achievements)) == numbered  # craftax lists some out of order
     assert full.spec.truncates and full.spec.obs_dtype == np.float32
     assert full.pool_size == 32 * RESETS["reset_every"].default // RESETS["reset_ratio"].default
     plain = make(CLASSIC, 4, reset_ratio=1, max_timesteps=7.0, day_length=100)

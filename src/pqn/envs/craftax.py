@@ -76,7 +76,8 @@ class CraftaxEnv:
         self.params = self.env.default_params.replace(**{key: self.options[key] for key in numbers})
         # With a limit that is never reached, craftax's own `is_terminal` tells what ends the game by itself.
         self._limitless = self.params.replace(max_timesteps=np.iinfo(np.int32).max)
-        self.achievements = [achievement.name.lower() for achievement in constants.Achievement]  # numbered from 0
+        by_number = sorted(constants.Achievement, key=lambda one: one.value)  # craftax lists some out of order
+        self.achievements = [achievement.name.lower() for achievement in by_number]
         self.rewards = np.ones(len(self.achievements)) if classic else np.asarray(constants.ACHIEVEMENT_REWARD_MAP)
         self.max_return = float(self.rewards.sum())
         self.spec = EnvSpec(
