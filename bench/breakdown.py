@@ -15,20 +15,17 @@ from concurrent.futures import ThreadPoolExecutor
 import jax
 import jax.numpy as jnp
 
+from bench.programs import program_of
 from bench.timing import seconds
 from pqn import rollout
 from pqn.device import compiler_options
-from pqn.envs import registry
-from pqn.presets import preset
-from pqn.program import Program
 from pqn.types import Array
 
 
 def breakdown(name: str, seeds: int, updates: int = 20, jobs: int = 4) -> dict[str, float]:
     """Times the parts of `updates` updates of a preset, compiling `jobs` of them at once."""
-    config = preset(name, {"eval.count": 0}, seeds=seeds)
-    program = Program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
-    env, learner, hyper = program.env, program.learner, program.hyper
+    program = program_of(name, seeds)
+    config, env, learner, hyper = program.config, program.env, program.learner, program.hyper
     steps, gradient_steps = config.learner.rollout_steps, config.learner.epochs * config.learner.minibatches
     state = jax.jit(jax.vmap(program.init_one))(program.seeds)
 

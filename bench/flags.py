@@ -24,25 +24,18 @@ from typing import Any
 def measure(name: str, updates: int, seeds: int, turn: str) -> dict[str, Any]:
     """Compiles the preset's updates and, when it is this process's turn, times them."""
     import jax
-    import jax.numpy as jnp
 
+    from bench.programs import compiled_updates, program_of
     from bench.timing import seconds
-    from pqn.device import compiler_options
-    from pqn.envs import registry
-    from pqn.presets import preset
-    from pqn.program import Program
 
-    config = preset(name, {"eval.count": 0}, seeds=seeds)
-    program = Program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
-    state = jax.jit(jax.vmap(program.init_one))(program.seeds)
+    program = program_of(name, seeds)
     began = time.perf_counter()
-    given = (state, program.hyper, jnp.int32(updates))
-    chunk = jax.jit(program._chunk).lower(*given).compile(compiler_options(program.env))
+    chunk, given = compiled_updates(program, updates)
     compile_s = time.perf_counter() - began
     with open(turn, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         took = seconds(chunk, *given)
-    steps = updates * config.learner.rollout_steps * config.env.num_envs * seeds
+    steps = updates * program.config.learner.rollout_steps * program.config.env.num_envs * seeds
     return {"device": jax.devices()[0].device_kind, "compile_s": round(compile_s, 1), "steps_per_second": steps / took}
 
 

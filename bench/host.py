@@ -83,6 +83,8 @@ class Spent(NamedTuple):
 
 
 class Clock:
+    """Runs from when it is made."""
+
     def __init__(self) -> None:
         self.began, self.cpu = time.perf_counter(), time.process_time()
 

@@ -27,9 +27,23 @@ import jax.numpy as jnp
 from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
+from bench.programs import program_of
+from pqn import rollout
+from pqn.device import compiler_options
+
 TARGET = Path(__file__).with_name("h200.txtpb")
 # Instructions that start nothing on the device.
-FREE = {"parameter", "tuple", "get-tuple-element", "constant", "bitcast", "after-all", "fusion-done", "copy-done"}
+FREE = {
+    "parameter",
+    "tuple",
+    "get-tuple-element",
+    "constant",
+    "bitcast",
+    "after-all",
+    "fusion-done",
+    "copy-done",
+    "while",
+}
 
 
 def gpu() -> Any:
@@ -70,26 +84,25 @@ def kernels(instructions: list[str]) -> tuple[int, int]:
     return count, longest
 
 
+def loops(instructions: list[str]) -> list[tuple[str, int]]:
+    """The bodies of the loops among them, and how often each runs; once if that is not known beforehand."""
+    bodies = [re.search(r" while\(.*body=%?([\w.\-]+)", line) for line in instructions]
+    trips = [re.search(r'"known_trip_count":\{"n":"(\d+)"\}', line) for line in instructions]
+    return [(body.group(1), int(n.group(1)) if n else 1) for body, n in zip(bodies, trips, strict=True) if body]
+
+
 def launches(found: dict[str, list[str]], name: str) -> int:
-    """Kernels of a computation and of its loops, each as often as it runs; once if that is not known beforehand."""
-    count, _ = kernels([line for line in found[name] if " while(" not in line])
-    for line in (line for line in found[name] if " while(" in line):
-        body = re.search(r"body=%?([\w.\-]+)", line)
-        trips = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', line)
-        count += launches(found, body.group(1)) * (int(trips.group(1)) if trips else 1) if body else 0
-    return count
+    """Kernels of a computation and of its loops, each as often as it runs."""
+    count, _ = kernels(found[name])
+    return count + sum(times * launches(found, body) for body, times in loops(found[name]))
 
 
 def largest_loop(text: str) -> tuple[list[str], int]:
     """The instructions of the loop body with the most of them, and how often it runs; of everything if none loops."""
     found, entry = computations(text)
-    loops = [(found[entry], 1)] if entry in found else []
-    for line in (line for lines in found.values() for line in lines if " while(" in line):
-        body = re.search(r"body=%?([\w.\-]+)", line)
-        trips = re.search(r'"known_trip_count":\{"n":"(\d+)"\}', line)
-        if body:
-            loops.append((found[body.group(1)], int(trips.group(1)) if trips else 1))
-    return max(loops, key=lambda loop: len(loop[0]))
+    bodies = [(entry, 1), *(loop for instructions in found.values() for loop in loops(instructions))]
+    name, times = max(bodies, key=lambda loop: (loop[0] != entry, len(found[loop[0]])))
+    return found[name], times
 
 
 def compile_for_gpu(function: Any, given: tuple, options: dict[str, Any]) -> tuple[str, float]:
@@ -103,14 +116,7 @@ def compile_for_gpu(function: Any, given: tuple, options: dict[str, Any]) -> tup
 
 def measure(name: str, options: dict[str, Any], update: bool) -> dict[str, Any]:
     """Compiles and counts the gradient steps of one update, or the whole of it."""
-    from pqn import rollout
-    from pqn.device import compiler_options
-    from pqn.envs import registry
-    from pqn.presets import preset
-    from pqn.program import Program
-
-    config = preset(name, {"eval.count": 0})
-    program = Program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
+    program = program_of(name)
     learner, hyper = program.learner, program.hyper
     row: dict[str, Any] = {"preset": name, "options": options}
     options = (compiler_options(program.env) or {}) | options
@@ -119,9 +125,8 @@ def measure(name: str, options: dict[str, Any], update: bool) -> dict[str, Any]:
         given = jax.eval_shape(lambda *args: args, state, hyper, jnp.int32(1))
         text, seconds = compile_for_gpu(program._chunk, given, options)
         found, entry = computations(text)
-        (updates,) = [line for line in found[entry] if " while(" in line]  # as many as asked for, at run time
-        body = re.search(r"body=%?([\w.\-]+)", updates)
-        return row | {"kernels_per_update": launches(found, body.group(1)) if body else None, "compile_s": seconds}
+        ((body, _),) = loops(found[entry])  # as many updates as asked for, at run time
+        return row | {"kernels_per_update": launches(found, body), "compile_s": seconds}
     state = jax.eval_shape(program.init_one, program.seeds[0])
     data = jax.eval_shape(lambda s: rollout.collect(program.env, learner, s.learner, s.stream, s.key, hyper)[1], state)
     work = jax.eval_shape(lambda s, data: learner.prepare(s.learner, data, s.key, hyper), state, data)

@@ -15,12 +15,8 @@ from collections import defaultdict
 from pathlib import Path
 
 import jax
-import jax.numpy as jnp
 
-from pqn.device import compiler_options
-from pqn.envs import registry
-from pqn.presets import preset
-from pqn.program import Program
+from bench.programs import compiled_updates, program_of
 
 
 def kernels(folder: str) -> list[tuple[str, float, float]]:
@@ -36,15 +32,11 @@ def kernels(folder: str) -> list[tuple[str, float, float]]:
 
 
 def profile(name: str, seeds: int, updates: int = 5, top: int = 12) -> dict:
-    config = preset(name, {"eval.count": 0}, seeds=seeds)
-    program = Program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
-    state = jax.jit(jax.vmap(program.init_one))(program.seeds)
-    lowered = jax.jit(program._chunk).lower(state, program.hyper, jnp.int32(updates))
-    chunk = lowered.compile(compiler_options(program.env))
-    jax.block_until_ready(chunk(state, program.hyper, jnp.int32(updates)))
+    chunk, given = compiled_updates(program_of(name, seeds), updates)
+    jax.block_until_ready(chunk(*given))
     with tempfile.TemporaryDirectory() as folder:
         with jax.profiler.trace(folder):
-            jax.block_until_ready(chunk(state, program.hyper, jnp.int32(updates)))
+            jax.block_until_ready(chunk(*given))
         events = kernels(folder)
     if not events:
         raise SystemExit("the trace holds no GPU kernels: run this on a GPU")

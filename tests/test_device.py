@@ -71,7 +71,7 @@ def test_a_loop_that_would_become_too_long_stays_one():
 
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="says what happens on a CPU")
 def test_a_cpu_is_given_the_function_as_it_is():
-    assert write_out_loops(tangled) is tangled
+    assert write_out_loops(tangled, 1000) is tangled
 
 
 def test_the_compiler_knows_the_options_we_give_it_on_a_gpu(monkeypatch):

@@ -15,7 +15,7 @@ from pqn.loops import written_out
 _GPU = {"xla_gpu_enable_while_loop_double_buffering": True}
 # Kernels that do not wait for each other run side by side: a tenth to a fifth of a small network's step.
 _SIDE_BY_SIDE = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
-LOOPS_UP_TO = 5000  # operations that a loop may become when it is written out
+LOOPS_UP_TO = 5000  # operations that a loop may become when it is written out, unless an environment says otherwise
 
 
 def compiler_options(env: Any = None) -> dict[str, Any] | None:
@@ -31,7 +31,7 @@ def unroll(steps: int, at_most: int = 4) -> int:
     return 1 if jax.default_backend() == "cpu" else min(steps, at_most)
 
 
-def write_out_loops(function: Callable[..., Any], at_most: int = LOOPS_UP_TO) -> Callable[..., Any]:
+def write_out_loops(function: Callable[..., Any], at_most: int) -> Callable[..., Any]:
     """`function` with its loops of fixed length written out, where that is faster: on an accelerator.
 
     Environments loop over a few monsters or a few cards and do little for each. An accelerator then spends its time on

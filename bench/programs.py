@@ -1,0 +1,27 @@
+"""What several benchmarks start with: the program of a preset, and some of its updates, compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from pqn.device import compiler_options
+from pqn.envs import registry
+from pqn.presets import preset
+from pqn.program import Program
+
+
+def program_of(name: str, seeds: int = 1) -> Program:
+    """A preset's program, without evaluations."""
+    config = preset(name, {"eval.count": 0}, seeds=seeds)
+    return Program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
+
+
+def compiled_updates(program: Program, updates: int) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """`updates` whole updates as one call, and its arguments."""
+    state = jax.jit(jax.vmap(program.init_one))(program.seeds)
+    given = (state, program.hyper, jnp.int32(updates))
+    return jax.jit(program._chunk).lower(*given).compile(compiler_options(program.env)), given
