@@ -60,7 +60,7 @@ class CraftaxEnv:
         prepared yet and cannot be kept.
     """
 
-    # Its many small loops written out are a third fewer kernels and no longer to compile; with the large ones, too, it
+    # Its many small loops written out are a third fewer kernels and little more to compile; with the large ones, too, it
     # was still compiling for a busy GPU after four minutes.
     loops_up_to = 1500
 
