@@ -60,8 +60,8 @@ class CraftaxEnv:
         prepared yet and cannot be kept.
     """
 
-    # Its many small loops written out are a third fewer kernels and little more to compile; with the large ones, too, it
-    # was still compiling for a busy GPU after four minutes.
+    # Its many small loops written out are a third fewer kernels; with the large ones, too, it was still compiling for a
+    # busy GPU after four minutes.
     loops_up_to = 1500
 
     def __init__(self, name: str, **options: Any):
