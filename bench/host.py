@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -173,33 +172,31 @@ def main() -> None:
         return registry.make(given.env, num_envs, **kwargs)
 
     total = given.num_envs + given.beside
+    steps = total * given.rollout
     pool = make_env(total)
     pool.reset(np.arange(total))
     alone(pool, given.rollout)
-    names = {"training": False, "overlapped": True}
-    programs = {
-        (groups, name): HostProgram(config.replace({"learner.overlap": overlap}), make_env, pool.spec, groups)
-        for groups in given.groups
-        for name, overlap in names.items()
-    }
     enable_compilation_cache()  # much of a program does not depend on the number of groups
     for groups in given.groups:
-        with ThreadPoolExecutor(2) as workers:
-            list(workers.map(lambda program: program.compile(), (programs[groups, name] for name in names)))
-    states = {key: training(program, program.init(), 2)[1] for key, program in programs.items()}
-    best: dict[tuple[int, str], Spent] = {}
-    for _ in range(given.repeats):
-        for groups in given.groups:
-            _least(best, (groups, "alone"), alone(pool, given.rollout))
-            plain = (groups, "training")
-            spent, states[plain] = collecting(programs[plain], states[plain], 1)
-            _least(best, (groups, "collecting"), spent)
-            for key in (plain, (groups, "overlapped")):
-                spent, states[key] = training(programs[key], states[key], 1)
-                _least(best, key, spent)
-    for groups in given.groups:
-        spent = {name: least for (of, name), least in best.items() if of == groups}
-        rates = {name: total * given.rollout / least.seconds for name, least in spent.items()}
+        # One after the other, each with emulators that both programs share: making them takes longer than measuring.
+        programs = {
+            name: HostProgram(config.replace({"learner.overlap": overlap}), make_env, pool.spec, groups)
+            for name, overlap in (("training", False), ("overlapped", True))
+        }
+        programs["overlapped"].__dict__["pool"] = programs["training"].pool
+        states = {}
+        for name, program in programs.items():
+            program.compile()
+            states[name] = training(program, program.init(), 2)[1]
+        best: dict[str, Spent] = {}
+        for _ in range(given.repeats):
+            _least(best, "alone", alone(pool, given.rollout))
+            spent, states["training"] = collecting(programs["training"], states["training"], 1)
+            _least(best, "collecting", spent)
+            for name, program in programs.items():
+                spent, states[name] = training(program, states[name], 1)
+                _least(best, name, spent)
+        rates = {name: steps / least.seconds for name, least in best.items()}
         row = {
             "env": given.env
             + (f" {given.work:g} µs" if given.env == "busy" else "")
@@ -214,17 +211,16 @@ def main() -> None:
             "share_of_alone": {
                 name: round(rate / rates["alone"], 3) for name, rate in rates.items() if name != "alone"
             },
-            "cores_busy": {name: round(least.cpu / least.seconds, 2) for name, least in spent.items()},
-            "ms_per_turn": per_turn(programs[groups, "training"], states[groups, "training"]),
+            "cores_busy": {name: round(least.cpu / least.seconds, 2) for name, least in best.items()},
+            "ms_per_turn": per_turn(programs["training"], states["training"]),
         }
         print(json.dumps(row, ensure_ascii=False), flush=True)
+        programs["training"].close()
     pool.close()
-    for program in programs.values():
-        program.close()
 
 
-def _least(best: dict[tuple[int, str], Spent], key: tuple[int, str], spent: Spent) -> None:
-    best[key] = min(best.get(key, spent), spent)
+def _least(best: dict[str, Spent], name: str, spent: Spent) -> None:
+    best[name] = min(best.get(name, spent), spent)
 
 
 def _config(given: argparse.Namespace) -> Config:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import Clock, run_updates, tiny
 from hostenvs import HostFromJax, JaxTwin
 
 from pqn import rollout
+from pqn.envs.base import Outcome
 from pqn.envs.probe import Counter, Gridworld, Masked, Memory, TeamMatch, TwoStepGame
-from pqn.host.collect import over_seeds_but_last
+from pqn.host.collect import Shifted, over_seeds_but_last
 from pqn.host.pool import shares
 from pqn.host.program import HostProgram
 from pqn.program import Program
+from pqn.types import EnvSpec
 
 GRU = {"network.memory": "gru", "network.memory_size": 8, "learner.segment_length": 4, "learner.minibatches": 2}
 PAST = {"network.last_action": True, "network.last_reward": True}
@@ -168,6 +171,49 @@ def test_observations_cross_once_and_in_their_own_dtype():
     assert all(obs.dtype == bool for obs in moved)
     kept = [obs for track in lesson.collected.tracks for obs in track.obs]
     assert len(kept) == 2 * steps and all(isinstance(obs, jax.Array) and obs.dtype == bool for obs in kept)
+
+
+class Film:
+    """Stacks of three frames; a new one each step, and now and then a new film, which starts in the dark."""
+
+    spec = EnvSpec("film", (3, 2), np.dtype("float32"), num_actions=2)
+
+    def reset(self, key):
+        stack = jnp.zeros((3, 2)).at[-1].set(jax.random.uniform(key, (2,)))
+        return stack, stack
+
+    def step(self, key, state, action):
+        frame = jax.random.uniform(key, (2,)) + action
+        stack = jnp.concatenate([state[1:], frame[None]])
+        return Outcome(stack, stack, frame[0], jax.random.bernoulli(jax.random.fold_in(key, 1), 0.1))
+
+
+def test_of_a_stack_only_the_newest_frame_crosses():
+    """And the rollouts are those of the collector inside JAX, bit for bit."""
+
+    class Stacked(HostFromJax):
+        stacks = True
+
+    inside = jax_rollouts(Program(tiny(), lambda n: JaxTwin(Film(), n)), 3)
+    program, moved = host_program(Film(), {"eval.beside": 2}, groups=3, kind=Stacked), []
+
+    def spy(act):
+        def call(learner, seen, *rest):
+            moved.append((seen.obs, np.any(seen.first)))
+            return act(learner, seen, *rest)
+
+        return call
+
+    program.collector.act = [spy(act) for act in program.collector.act]
+    outside = host_rollouts(program, 3)
+    for (a, ended), (b, ended_too) in zip(inside, outside, strict=True):
+        assert_same(a, b)
+        assert_same(ended, ended_too)
+    shifted = [obs.newest for obs, _ in moved if isinstance(obs, Shifted)]
+    whole = [first for obs, first in moved if isinstance(obs, np.ndarray)]
+    assert len(shifted) > len(whole) > 0 and all(whole)
+    assert {frames.shape[3:] for frames in shifted} == {(2,)}
+    assert len(shifted) + len(whole) == 3 * (3 * program.config.learner.rollout_steps) + 3  # and the first of all
 
 
 def test_overlap_lags_by_one_update():

@@ -84,6 +84,7 @@ class AtariEnv:
     """
 
     concurrent = True  # steps on threads of its own while the caller does something else
+    stacks = True  # of frames, which only a new game starts anew: a lost life does not
 
     def __init__(self, game: str, num_envs: int, chosen: dict[str, Any]):
         from ale_py import Action, ALEInterface, LoggerMode

@@ -52,7 +52,9 @@ class HostEnv(Protocol):
     step may be overwritten by the next one.
 
     An environment with threads or processes of its own, which step between `send` and `recv`, sets an attribute
-    `concurrent = True`; one without does its work in `recv`.
+    `concurrent = True`; one without does its work in `recv`. One whose observations are stacks of frames, the oldest
+    first, sets `stacks = True`: a step drops the oldest frame and adds one, except where it is `over`. Then only the
+    newest frame has to travel to the accelerator.
     """
 
     spec: EnvSpec

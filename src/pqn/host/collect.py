@@ -5,7 +5,8 @@ accelerator while another group steps. Parameters are constant within a rollout,
 made beforehand, so neither the number of groups nor the order of events can change the data.
 
 An observation crosses to the device once, as an argument of the call that chooses an action from it. That call hands
-it back as an array of the device, where it stays to be learned from when the rollout is complete.
+it back as an array of the device, where it stays to be learned from when the rollout is complete. Of a stack of frames
+only the newest crosses (`Shifted`): the others are there already.
 """
 
 from __future__ import annotations
@@ -27,10 +28,21 @@ from pqn.learner import Hyper, Learner, LearnerState
 from pqn.types import Array, EpisodeStats, Inputs, PyTree, Rollout, TimeStep
 
 
+class Shifted(NamedTuple):
+    """Stacks of frames that follow from those of the step before: the oldest frame is gone, and there is a new one."""
+
+    before: Any  # [S, n, M, frames, ...] on the device
+    newest: np.ndarray  # [S, n, M, ...]
+
+    @staticmethod
+    def of(before: Any, obs: np.ndarray) -> Shifted:
+        return Shifted(before, np.ascontiguousarray(obs[:, :, :, -1]))  # a copy, which no simulator will overwrite
+
+
 class Seen(NamedTuple):
     """What the agents of one group see: all that their next action depends on."""
 
-    obs: Any  # [S, n, M, ...] the simulator's own until it has been acted on, then on the device
+    obs: Any  # [S, n, M, ...] the simulator's own, or `Shifted`, until it has been acted on; then on the device
     avail: Any
     world: Any  # [S, n, W] global state
     first: Any  # [S, n, M]
@@ -139,6 +151,7 @@ class Collector:
         self.act = [jax.jit(over_seeds_but_last(self.act_one(share), num_seeds)) for share in shares]
         self.draw = jax.jit(over_seeds_but_last(self.draw_one, num_seeds))
         self._final_values = jax.jit(over_seeds(self.final_values_one, num_seeds))
+        self.times = [jnp.int32(t) for t in range(self.steps)]  # on the device: even a number takes time to get there
         self._no_final_values = jnp.zeros((num_seeds, self.steps, num_train, *learner.value_shape))
 
     # --- one seed, compiled -----------------------------------------------------------------------------------------
@@ -155,6 +168,9 @@ class Collector:
         ) -> tuple[PyTree, Array, Array, PyTree]:
             # How a matrix product rounds may depend on how many rows it has, so those who play beside training are
             # computed apart: with or without them, training is the same to the bit.
+            if isinstance(seen.obs, Shifted):
+                before, newest = seen.obs
+                seen = seen._replace(obs=jnp.concatenate([before[:, :, 1:], newest[:, :, None]], axis=2))
             parts = [slice(0, share.num_train), slice(share.num_train, share.size)]
             args = (seen, uniform[t], epsilon)
             outs = [act(state, *jax.tree.map(lambda x, p=p: x[p], args)) for p in parts if p.stop > p.start]
@@ -297,7 +313,7 @@ class Collector:
                 track.carries.append(window_carry[g] if self.burn_in else now.carry)
             if self.burn_in and t % self.length == self.length - self.burn_in:
                 window_carry[g] = now.carry  # the next segment's memory starts from here
-            carry, action, value, kept = self.act[g](state, now, draws.uniform[g], draws.epsilon[g], np.int32(t))
+            carry, action, value, kept = self.act[g](state, now, draws.uniform[g], draws.epsilon[g], self.times[t])
             start_fetching(action)
             acting[g] = (carry, action, hand_over(partial(send, g, t, action)))
             track.obs.append(kept[0])
@@ -322,11 +338,12 @@ class Collector:
                 if self.bootstraps:
                     cuts += self._cuts(t, g, timestep, tracks[g].action[:, t], carry)
                 seen[g] = Seen.of(timestep, action, carry)
+                if pool.stacks and not np.any(timestep.over):
+                    seen[g] = seen[g]._replace(obs=Shifted.of(tracks[g].obs[-1], seen[g].obs))
                 if t + 1 < self.steps:
                     decide(g, t + 1)
         for g in range(groups):  # V(s_T), by the very program that valued the other steps
-            last = np.int32(self.steps - 1)
-            _, _, value, kept = self.act[g](state, seen[g], draws.uniform[g], draws.epsilon[g], last)
+            _, _, value, kept = self.act[g](state, seen[g], draws.uniform[g], draws.epsilon[g], self.times[-1])
             tracks[g].value.append(value)
             seen[g] = seen[g]._replace(obs=kept[0], avail=kept[1], world=kept[2])
         after = Stream(tuple(seen), stream.episode, stream.window, tuple(window_carry))

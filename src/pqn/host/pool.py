@@ -74,6 +74,7 @@ class Pool:
             self.envs.append(self._call("be made", lambda n=num_seeds * share.size: make_env(n)))
         # Only simulators with threads or processes of their own gain from having both groups under way at once.
         self.concurrent = all(getattr(env, "concurrent", False) for env in self.envs)
+        self.stacks = all(getattr(env, "stacks", False) for env in self.envs)
         self.can_save = all(hasattr(env, "save") and hasattr(env, "restore") for env in self.envs)
 
     def reset(self, train_seeds: np.ndarray, beside_seeds: np.ndarray) -> list[TimeStep]:

@@ -22,7 +22,7 @@ from pqn.config import Config
 from pqn.device import compiler_options, over_seeds
 from pqn.errors import ConfigError, EnvFailed
 from pqn.evaluate import Evaluation, step_limit
-from pqn.host.collect import Collected, Collector, over_seeds_but_last
+from pqn.host.collect import Collected, Collector, Shifted, over_seeds_but_last
 from pqn.host.greedy import Beside, Player, env_seeds
 from pqn.host.pool import Pool
 from pqn.learner import FlatState, Hyper, Learner, LearnerState, Work
@@ -171,12 +171,14 @@ class HostProgram:
     def _warm_up(self) -> None:
         """Acting is called twice a step, so it goes through jit's own fast path, which compiles at the first call."""
         state, key = self._compiled["init"](self.seeds)
-        draws = self.collector.draw(key, _acting(state), self.hyper)
-        stream = self.collector.start(self._began)
-        for group, seen in enumerate(stream.seen):
-            jax.block_until_ready(
-                self.collector.act[group](_acting(state), seen, draws.uniform[group], draws.epsilon[group], np.int32(0))
-            )
+        collector, acting = self.collector, _acting(state)
+        draws = collector.draw(key, acting, self.hyper)
+        for group, seen in enumerate(collector.start(self._began).seen):
+            given = (draws.uniform[group], draws.epsilon[group], collector.times[0])
+            *_, kept = jax.block_until_ready(collector.act[group](acting, seen, *given))
+            if self.pool.stacks:
+                seen = seen._replace(obs=Shifted.of(kept[0], seen.obs))
+                jax.block_until_ready(collector.act[group](acting, seen, *given))
 
     def _collected_shape(self) -> Any:
         """Shapes of a rollout, without stepping anything."""
