@@ -231,20 +231,23 @@ class Learner:
     ) -> tuple[FlatState, dict[str, Array]]:
         """One clipped, decayed optimiser step on one minibatch."""
 
-        def loss(params: Array) -> tuple[Array, tuple[PyTree, Array]]:
-            return self.loss(unravel(params), state.stats, batch, hyper)
+        def loss(params: PyTree) -> tuple[Array, tuple[PyTree, dict[str, Array]]]:
+            return self.loss(params, state.stats, batch, hyper)
 
-        (value, (stats, q)), gradient = jax.value_and_grad(loss, has_aux=True)(state.params)
-        norm = jnp.sqrt(jnp.sum(jnp.square(gradient)))
+        gradients, (stats, metrics) = jax.grad(loss, has_aux=True)(unravel(state.params))
+        norm = norm_of(gradients)
+        gradient = ravel_pytree(gradients)[0]
         gradient = gradient * jnp.minimum(1.0, hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
         out: Any = self.optimizer.update(gradient, state.opt)
         direction, opt = out
         steps = self.config.learner.epochs * self.config.learner.minibatches * hyper.updates
         lr = linear(hyper.lr, hyper.lr_final, steps, step)
-        return FlatState(state.params - lr * direction, stats, opt), {"loss": value, "q": q, "grad_norm": norm}
+        return FlatState(state.params - lr * direction, stats, opt), metrics | {"grad_norm": norm}
 
-    def loss(self, params: PyTree, stats: PyTree, batch: Segments, hyper: Hyper) -> tuple[Array, tuple[PyTree, Array]]:
-        """½ (R_t − Q(s_t, a_t))², averaged over the minibatch, plus the optional ℓ2 terms.
+    def loss(
+        self, params: PyTree, stats: PyTree, batch: Segments, hyper: Hyper
+    ) -> tuple[Array, tuple[PyTree, dict[str, Array]]]:
+        """½ (R_t − Q(s_t, a_t))², averaged over the minibatch, plus the optional ℓ2 terms; new statistics and metrics.
 
         The targets are constants: no gradient flows through them (semi-gradient), and there is no target network.
         """
@@ -260,11 +263,16 @@ class Learner:
         chosen = self.mix(params, chosen, batch.world)  # [L, B]
         target = batch.target if config.targets == "rollout" else self.fresh_targets(params, q, batch, hyper)
         counts = self.counts(batch, chosen)
-        loss = 0.5 * mean(jnp.square(target - chosen), counts)
+        extra: Any = 0.0
         if config.l2_final or config.l2_inner:  # static: the terms cost a pass over the weights
             final, inner = kernel_norms(params)
-            loss = loss + hyper.l2_final * final + hyper.l2_inner * inner
-        return loss, (mutated.get("batch_stats", {}), mean(chosen, counts))
+            extra = hyper.l2_final * final + hyper.l2_inner * inner
+        # Sums for the record are taken of a copy. Otherwise the compiler lets one kernel compute them and the error of
+        # each sample, on one multiprocessor, and everything after it waits for that.
+        seen = jax.lax.optimization_barrier(chosen)
+        metrics = {"loss": 0.5 * mean(jnp.square(target - seen), counts) + extra, "q": mean(seen, counts)}
+        loss = 0.5 * mean(jnp.square(target - chosen), counts) + extra
+        return loss, (mutated.get("batch_stats", {}), jax.lax.stop_gradient(metrics))
 
     def counts(self, batch: Segments, values: Array) -> Array | None:
         """Which of the values [L, B] or, of agents one by one, [L, B, M] the loss looks at; None: all of them."""
@@ -315,6 +323,19 @@ def mean(x: Array, counts: Array | None) -> Array:
         return jnp.mean(x)
     counts = jnp.broadcast_to(expand(counts, x), x.shape)
     return jnp.sum(jnp.where(counts, x, 0.0)) / jnp.maximum(jnp.sum(counts), 1)
+
+
+def norm_of(gradients: PyTree, large: int = 2**15) -> Array:
+    """Euclidean norm of all gradients together.
+
+    Those of large layers are summed up one by one, while the gradients of the layers before them are still being
+    computed; only the small ones, as one vector, have to wait for the last of them.
+    """
+    leaves = jax.tree.leaves(gradients)
+    small = [x.ravel() for x in leaves if x.size < large]
+    parts = [x for x in leaves if x.size >= large] + ([jnp.concatenate(small)] if small else [])
+    squares: Any = sum(jnp.sum(jnp.square(x)) for x in parts)
+    return jnp.sqrt(squares)
 
 
 def pick(segments: Segments, order: Array) -> Segments:
