@@ -158,7 +158,7 @@ def main() -> None:
     parser.add_argument(
         "--groups", type=int, nargs="+", default=[2], help="into how many the pool is split; a row each"
     )
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=8)
     parser.add_argument("--kwargs", nargs="*", type=pair, default=[])
     given = parser.parse_args()
     config = _config(given)

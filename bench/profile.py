@@ -1,9 +1,11 @@
 """Which kernels an update spends its time in, on a GPU.
 
     python -m bench.profile cartpole-paper --seeds 1
+    python -m bench.profile overcooked-cramped_room --timeline 300     # what waits for what
 
 Runs some updates under JAX's profiler and prints kernels launched per update, the share of time the device was busy,
-and the kernels that took the most of it.
+and the kernels that took the most of it; or some kernels from the middle, one after the other, with the microsecond
+at which each started and how many it took.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ def kernels(folder: str) -> list[tuple[str, float, float]]:
     return found
 
 
-def profile(name: str, seeds: int, updates: int = 5, top: int = 12) -> dict:
+def traced(name: str, seeds: int, updates: int) -> list[tuple[str, float, float]]:
+    """The kernels of some updates."""
     chunk, given = compiled_updates(program_of(name, seeds), updates)
     jax.block_until_ready(chunk(*given))
     with tempfile.TemporaryDirectory() as folder:
@@ -40,6 +43,18 @@ def profile(name: str, seeds: int, updates: int = 5, top: int = 12) -> dict:
         events = kernels(folder)
     if not events:
         raise SystemExit("the trace holds no GPU kernels: run this on a GPU")
+    return events
+
+
+def timeline(name: str, seeds: int, count: int) -> str:
+    """Some kernels in the order in which they started."""
+    events = sorted(traced(name, seeds, updates=2), key=lambda event: event[1])
+    some = events[max(0, len(events) // 2 - count // 2) :][:count]
+    return "\n".join(f"{(at - some[0][1]) / 1e3:10.2f} {took / 1e3:8.2f}  {kernel}" for kernel, at, took in some)
+
+
+def profile(name: str, seeds: int, updates: int = 5, top: int = 12) -> dict:
+    events = traced(name, seeds, updates)
     busy = sum(duration for _, _, duration in events)
     span = max(start + duration for _, start, duration in events) - min(start for _, start, _ in events)
     totals: dict[str, list[float]] = defaultdict(lambda: [0, 0.0])
@@ -65,9 +80,13 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("presets", nargs="+")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1])
+    parser.add_argument("--timeline", type=int, default=0, metavar="N", help="print N kernels one after the other")
     given = parser.parse_args()
     for name in given.presets:
         for seeds in given.seeds:
+            if given.timeline:
+                print(timeline(name, seeds, given.timeline), flush=True)
+                continue
             print(json.dumps(profile(name, seeds), indent=1), flush=True)
 
 

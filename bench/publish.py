@@ -71,8 +71,14 @@ def entry(run: RunDir, commit: str | None) -> dict[str, Any]:
             "greedy_return": values.round(2),
         },
         "info_curves": {name: curve(rows, "eval", metric=name)[1].round(4) for name in infos},
-        "training_curve": {"steps": train_steps, "return": train.round(2)},
+        "training_curve": {"steps": train_steps, "return": train.round(2), "steps_per_second": speeds(rows)},
     }
+
+
+def speeds(rows: list[dict[str, Any]], points: int = 20) -> list[int]:
+    """Steps per second over the run, in at most as many parts: shows where it did not have the device to itself."""
+    rates = [row["steps_per_second"] for row in rows if row["kind"] == "train"]
+    return [round(float(np.median(part))) for part in np.array_split(rates, min(points, len(rates)))]
 
 
 def replay_buffer_bytes(config: dict[str, Any], transitions: int = 1_000_000) -> int:

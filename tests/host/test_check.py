@@ -64,6 +64,10 @@ class Growing(Savable):
         return super().save() | {"more": np.zeros(self.grown)}
 
 
+class Unstacked(HostFromJax):
+    stacks = True
+
+
 class ByPlace(HostFromJax):
     def reset(self, seeds):
         return super().reset(seeds + np.arange(len(seeds)))
@@ -79,6 +83,7 @@ class ByPlace(HostFromJax):
         (Unseeded, "the same seeds and actions gave two different results"),
         (HalfSaved, "`save` does not hold the whole state"),
         (Growing, "arrays of other shapes"),
+        (Unstacked, "`stacks` is set, but at step 0 of environment 0"),
     ],
 )
 def test_broken_promises_have_names(kind, said):

@@ -10,6 +10,7 @@ from conftest import Clock, run_updates, tiny
 from hostenvs import HostFromJax, JaxTwin
 
 from pqn import rollout
+from pqn.envs import check_env
 from pqn.envs.base import Outcome
 from pqn.envs.probe import Counter, Gridworld, Masked, Memory, TeamMatch, TwoStepGame
 from pqn.host.collect import Shifted, over_seeds_but_last
@@ -194,6 +195,7 @@ def test_of_a_stack_only_the_newest_frame_crosses():
     class Stacked(HostFromJax):
         stacks = True
 
+    check_env(Stacked(Film(), 4), steps=60)
     inside = jax_rollouts(Program(tiny(), lambda n: JaxTwin(Film(), n)), 3)
     program, moved = host_program(Film(), {"eval.beside": 2}, groups=3, kind=Stacked), []
 

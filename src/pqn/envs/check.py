@@ -122,6 +122,8 @@ def _check_host(env: Any, steps: int, seed: int) -> CheckReport:
     check_numbers(trace, host.spec)
     if trace.steps.valid is None:  # otherwise `obs` itself is the final observation
         check_final_obs(trace)
+    if getattr(host, "stacks", False):
+        _check_stacks(trace)
     if hasattr(host, "save"):
         _check_save(host, seeds, seed)
     return _report(host, trace.steps, lengths, notes)
@@ -160,6 +162,18 @@ def _run_host(env: Any, seeds: np.ndarray | None, steps: int, seed: int, start: 
             )
         after.append(jax.tree.map(np.array, timestep))
     return Trace(np.stack(before), jax.tree.map(lambda *x: np.stack(x), *after))
+
+
+def _check_stacks(trace: Trace) -> None:
+    """All frames but the newest [T, N, M, frame, ...] are the newest ones of the step before."""
+    moved = np.asarray(trace.steps.obs)[:, :, :, :-1] == trace.before[:, :, :, 1:]
+    broken = np.argwhere(~moved.all(axis=tuple(range(2, moved.ndim))) & ~np.asarray(trace.steps.over))
+    if len(broken):
+        step, env = broken[0]
+        raise EnvError(
+            f"`stacks` is set, but at step {step} of environment {env}, where no game ended, "
+            "the older frames are not those of the step before."
+        )
 
 
 def _check_save(env: Any, seeds: np.ndarray, seed: int) -> None:
