@@ -9,7 +9,8 @@ as these numbers say, whatever the kernels do. Two things differ on the real mac
 each matrix product, and here it takes a default; and kernels that do not depend on each other may share the GPU.
 
 With `--update` it compiles whole updates, environments included, and counts the kernels of one. What is behind a
-condition, such as new worlds in Craftax, is left out.
+condition, such as new worlds in Craftax, is left out. The row then also says how much memory the program plans to hold
+at most: parameters, environments and rollouts of all seeds, and everything in between.
 """
 
 from __future__ import annotations
@@ -105,35 +106,43 @@ def largest_loop(text: str) -> tuple[list[str], int]:
     return found[name], times
 
 
-def compile_for_gpu(function: Any, given: tuple, options: dict[str, Any]) -> tuple[str, float]:
-    """The compiled module as text, and the seconds it took."""
+def compile_for_gpu(function: Any, given: tuple, options: dict[str, Any], **how: Any) -> tuple[Any, float]:
+    """The compiled function, and the seconds it took; `how` is for `jax.jit`."""
     place = SingleDeviceSharding(gpu())
-    lowered = jax.jit(function, in_shardings=place, out_shardings=place).lower(*given)
+    lowered = jax.jit(function, in_shardings=place, out_shardings=place, **how).lower(*given)
     began = time.perf_counter()
-    text = lowered.compile(options).as_text() or ""
-    return text, round(time.perf_counter() - began, 1)
+    compiled = lowered.compile(options)
+    return compiled, round(time.perf_counter() - began, 1)
 
 
-def measure(name: str, options: dict[str, Any], update: bool) -> dict[str, Any]:
-    """Compiles and counts the gradient steps of one update, or the whole of it."""
-    program = program_of(name)
+def planned_bytes(compiled: Any) -> int:
+    """Memory that a compiled function needs while it runs, arguments and results included."""
+    plan = compiled.memory_analysis()
+    kept = plan.argument_size_in_bytes + plan.output_size_in_bytes - plan.alias_size_in_bytes
+    return kept + plan.temp_size_in_bytes
+
+
+def measure(name: str, options: dict[str, Any], update: bool, seeds: int = 1) -> dict[str, Any]:
+    """Compiles and counts the gradient steps of one update, or the whole of it, with all its seeds."""
+    program = program_of(name, seeds)
     learner, hyper = program.learner, program.hyper
     row: dict[str, Any] = {"preset": name, "options": options}
     options = (compiler_options(program.env) or {}) | options
     if update:
         state = jax.eval_shape(jax.vmap(program.init_one), program.seeds)
         given = jax.eval_shape(lambda *args: args, state, hyper, jnp.int32(1))
-        text, seconds = compile_for_gpu(program._chunk, given, options)
-        found, entry = computations(text)
+        compiled, seconds = compile_for_gpu(program._chunk, given, options, donate_argnums=0)
+        found, entry = computations(compiled.as_text())
         ((body, _),) = loops(found[entry])  # as many updates as asked for, at run time
-        return row | {"kernels_per_update": launches(found, body), "compile_s": seconds}
+        counts = {"seeds": seeds, "kernels_per_update": launches(found, body), "compile_s": seconds}
+        return row | counts | {"planned_gb": round(planned_bytes(compiled) / 1e9, 3)}
     state = jax.eval_shape(program.init_one, program.seeds[0])
     data = jax.eval_shape(lambda s: rollout.collect(program.env, learner, s.learner, s.stream, s.key, hyper)[1], state)
     work = jax.eval_shape(lambda s, data: learner.prepare(s.learner, data, s.key, hyper), state, data)
     flat = jax.eval_shape(learner.flatten, state.learner)
     given = jax.eval_shape(lambda *args: args, flat, state.learner.params, work, hyper)
-    text, seconds = compile_for_gpu(learner.descend, given, options)
-    body, trips = largest_loop(text)
+    compiled, seconds = compile_for_gpu(learner.descend, given, options)
+    body, trips = largest_loop(compiled.as_text())
     steps = len(work.orders) / trips
     count, longest = kernels(body)
     return row | {
@@ -154,11 +163,13 @@ def main() -> None:
     parser.add_argument("presets", nargs="+")
     parser.add_argument("--option", dest="options", action="append", type=_option, default=[])
     parser.add_argument("--update", action="store_true", help="count whole updates")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1], help="with --update: trained together; a row each")
     given = parser.parse_args()
     # What is laid out differently for accelerators asks for this; the arrays themselves stay abstract.
     with mock.patch.object(jax, "default_backend", lambda: "gpu"):
         for name in given.presets:
-            print(json.dumps(measure(name, dict(given.options), given.update)), flush=True)
+            for seeds in given.seeds if given.update else [1]:
+                print(json.dumps(measure(name, dict(given.options), given.update, seeds)), flush=True)
 
 
 if __name__ == "__main__":
