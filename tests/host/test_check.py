@@ -83,7 +83,7 @@ class ByPlace(HostFromJax):
         (Unseeded, "the same seeds and actions gave two different results"),
         (HalfSaved, "`save` does not hold the whole state"),
         (Growing, "arrays of other shapes"),
-        (Unstacked, "`stacks` is set, but at step 0 of environment 0"),
+        (Unstacked, r"`stacks` is set, but at step 0 of environment \d, where no game ended"),
     ],
 )
 def test_broken_promises_have_names(kind, said):
