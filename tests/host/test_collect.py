@@ -189,12 +189,18 @@ class Film:
         return Outcome(stack, stack, frame[0], jax.random.bernoulli(jax.random.fold_in(key, 1), 0.1))
 
 
+class Stacked(HostFromJax):
+    stacks = True
+
+
+def test_several_seeds_shift_their_stacks():
+    whole, shifted = (host_program(Film(), kind=kind, seeds=2) for kind in (HostFromJax, Stacked))
+    (a, _), (b, _) = whole.chunk(whole.init(), 2), shifted.chunk(shifted.init(), 2)
+    jax.tree.map(np.testing.assert_array_equal, a.learner, b.learner)
+
+
 def test_of_a_stack_only_the_newest_frame_crosses():
     """And the rollouts are those of the collector inside JAX, bit for bit."""
-
-    class Stacked(HostFromJax):
-        stacks = True
-
     check_env(Stacked(Film(), 4), steps=60)
     inside = jax_rollouts(Program(tiny(), lambda n: JaxTwin(Film(), n)), 3)
     program, moved = host_program(Film(), {"eval.beside": 2}, groups=3, kind=Stacked), []
