@@ -183,7 +183,7 @@ def main() -> None:
             name: HostProgram(config.replace({"learner.overlap": overlap}), make_env, pool.spec, groups)
             for name, overlap in (("training", False), ("overlapped", True))
         }
-        programs["overlapped"].__dict__["pool"] = programs["training"].pool
+        programs["overlapped"].pool = programs["training"].pool
         states = {}
         for name, program in programs.items():
             program.compile()

@@ -218,9 +218,8 @@ def test_batch_renorm_starts_as_batch_norm_and_becomes_the_running_normalisation
     y, _ = module.apply(variables, x, True, mutable=["batch_stats"])
     np.testing.assert_allclose(y.mean(0), 0.0, atol=1e-5)
     np.testing.assert_allclose(y.std(0), 1.0, atol=1e-2)
-    module, variables = renormalise(
-        x, updates=BatchRenorm.warm_up, r_max=1e6, d_max=1e6
-    )  # unclipped: training is acting
+    # Unclipped, training is acting.
+    module, variables = renormalise(x, updates=BatchRenorm.warm_up, r_max=1e6, d_max=1e6)
     y, mutated = module.apply(variables, x, True, mutable=["batch_stats"])
     np.testing.assert_allclose(y, module.apply(variables, x, False), rtol=1e-4, atol=1e-4)
     np.testing.assert_allclose(mutated["batch_stats"]["mean"], x.mean(0) / (BatchRenorm.warm_up + 1), rtol=1e-4)

@@ -27,6 +27,7 @@ from pqn.returns import lambda_returns
 from pqn.types import Array, EnvSpec, Inputs, PyTree, Rollout
 
 MIXER = "mixer"  # its parameters' name beside those of the network
+LARGE = 2**15  # numbers in a layer's gradient from which on it is worth a sum of its own
 
 
 class Hyper(NamedTuple):
@@ -236,8 +237,7 @@ class Learner:
 
         gradients, (stats, metrics) = jax.grad(loss, has_aux=True)(unravel(state.params))
         norm = norm_of(gradients)
-        gradient = ravel_pytree(gradients)[0]
-        gradient = gradient * jnp.minimum(1.0, hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
+        gradient = ravel_pytree(gradients)[0] * jnp.minimum(1.0, hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
         out: Any = self.optimizer.update(gradient, state.opt)
         direction, opt = out
         steps = self.config.learner.epochs * self.config.learner.minibatches * hyper.updates
@@ -267,12 +267,15 @@ class Learner:
         if config.l2_final or config.l2_inner:  # static: the terms cost a pass over the weights
             final, inner = kernel_norms(params)
             extra = hyper.l2_final * final + hyper.l2_inner * inner
+
+        def total(values: Array) -> Array:
+            return 0.5 * mean(jnp.square(target - values), counts) + extra
+
         # Sums for the record are taken of a copy. Otherwise the compiler lets one kernel compute them and the error of
         # each sample, on one multiprocessor, and everything after it waits for that.
-        seen = jax.lax.optimization_barrier(chosen)
-        metrics = {"loss": 0.5 * mean(jnp.square(target - seen), counts) + extra, "q": mean(seen, counts)}
-        loss = 0.5 * mean(jnp.square(target - chosen), counts) + extra
-        return loss, (mutated.get("batch_stats", {}), jax.lax.stop_gradient(metrics))
+        seen = jax.lax.stop_gradient(jax.lax.optimization_barrier(chosen))
+        metrics = {"loss": total(seen), "q": mean(seen, counts)}
+        return total(chosen), (mutated.get("batch_stats", {}), metrics)
 
     def counts(self, batch: Segments, values: Array) -> Array | None:
         """Which of the values [L, B] or, of agents one by one, [L, B, M] the loss looks at; None: all of them."""
@@ -325,16 +328,16 @@ def mean(x: Array, counts: Array | None) -> Array:
     return jnp.sum(jnp.where(counts, x, 0.0)) / jnp.maximum(jnp.sum(counts), 1)
 
 
-def norm_of(gradients: PyTree, large: int = 2**15) -> Array:
+def norm_of(gradients: PyTree) -> Array:
     """Euclidean norm of all gradients together.
 
     Those of large layers are summed up one by one, while the gradients of the layers before them are still being
     computed; only the small ones, as one vector, have to wait for the last of them.
     """
     leaves = jax.tree.leaves(gradients)
-    small = [x.ravel() for x in leaves if x.size < large]
-    parts = [x for x in leaves if x.size >= large] + ([jnp.concatenate(small)] if small else [])
-    squares: Any = sum(jnp.sum(jnp.square(x)) for x in parts)
+    large = [x for x in leaves if x.size >= LARGE]
+    small, _ = ravel_pytree([x for x in leaves if x.size < LARGE])
+    squares: Any = sum(jnp.sum(jnp.square(x)) for x in [*large, small])
     return jnp.sqrt(squares)
 
 

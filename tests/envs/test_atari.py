@@ -146,19 +146,13 @@ def test_stacks_go_on_unless_a_game_starts():
     """What `stacks` promises: three of four frames are those of the step before, lost lives included."""
     env = make("atari:breakout", 4)
     assert env.stacks
-    before, goes_on = env.reset(np.arange(4)).obs.copy(), []
-    over, lost = [], []
-    for action in random_actions(env, 300):
-        env.send(action[:, None].astype(np.int32))
-        step = env.recv()
-        goes_on.append((step.obs[:, :, :-1] == before[:, :, 1:]).all(axis=(1, 2, 3, 4)))
-        over.append(step.over)
-        lost.append(step.terminated & ~step.over)
-        before = step.obs.copy()
-    env.close()
-    goes_on, over = np.stack(goes_on), np.stack(over)
-    assert over.any() and np.stack(lost).any()
-    np.testing.assert_array_equal(goes_on, ~over)
+    steps = play(env, random_actions(env, 300), np.arange(4))
+    obs, over, terminated = (
+        np.stack([getattr(step, name) for step in steps]) for name in ("obs", "over", "terminated")
+    )
+    goes_on = (obs[1:, :, :, :-1] == obs[:-1, :, :, 1:]).all(axis=(2, 3, 4, 5))
+    assert over.any() and (terminated & ~over).any()
+    np.testing.assert_array_equal(goes_on, ~over[1:])
 
 
 def test_fire_is_pressed_after_a_lost_life():

@@ -169,7 +169,7 @@ class HostProgram:
         self.compile_seconds = time.perf_counter() - began
 
     def _warm_up(self) -> None:
-        """Acting is called twice a step, so it goes through jit's own fast path, which compiles at the first call."""
+        """Every turn of a group calls `act`: it goes through the fast path of jit, which compiles at the first call."""
         state, key = self._compiled["init"](self.seeds)
         collector, acting = self.collector, _acting(state)
         draws = collector.draw(key, acting, self.hyper)
