@@ -18,6 +18,7 @@ import jax.numpy as jnp
 
 from bench.timing import seconds
 from pqn import rollout
+from pqn.device import over_seeds
 from pqn.envs import registry
 from pqn.networks import QNetwork
 from pqn.presets import preset
@@ -42,14 +43,23 @@ def learn_seconds(conv: str, updates: int) -> float:
     )
 
 
-def frames_seconds(conv: str, batch: int, seeds: int) -> float:
-    """One gradient of Σ Q² with respect to the parameters of `seeds` networks, on `batch` observations each."""
+def frames_seconds(conv: str, batch: int, seeds: int, steps: int = 4) -> float:
+    """One step along the gradient of Σ Q² for `seeds` networks, on `batch` observations each.
+
+    It is one of a few in a loop, as in the learner: on a CPU, XLA's convolution is far slower inside of one.
+    """
     network = QNetwork(preset("atari-pong", {"network.conv": conv}).network, num_actions=6)
     obs = jax.random.randint(jax.random.key(0), (seeds, 1, batch, 1, 4, 84, 84), 0, 256).astype(jnp.uint8)
     inputs = Inputs(obs, jnp.zeros(obs.shape[:4], bool))
     variables = jax.vmap(lambda key, x: network.init(key, (), x))(jax.random.split(jax.random.key(1), seeds), inputs)
     loss = lambda variables, x: jnp.sum(jnp.square(network.apply(variables, (), x)[1]))  # noqa: E731
-    return seconds(jax.jit(jax.vmap(jax.grad(loss))), variables, inputs)
+
+    def descend(variables, x):
+        move = lambda value, gradient: value - 1e-6 * gradient  # noqa: E731
+        step = lambda now, _: (jax.tree.map(move, now, jax.grad(loss)(now, x)), None)  # noqa: E731
+        return jax.lax.scan(step, variables, None, length=steps)[0]
+
+    return seconds(jax.jit(over_seeds(descend, seeds)), variables, inputs) / steps
 
 
 def compare_frames(batch: int, seeds: int) -> None:

@@ -3,8 +3,9 @@
     python -m bench.flags overcooked-cramped_room "" xla_gpu_command_buffer_unroll_loops=true "xla_gpu_a=1 xla_gpu_b=2"
 
 Every set gets a process of its own, since XLA reads its flags once. They compile side by side and take turns at being
-timed. Prints a JSON row for each: seconds to compile, steps per second, and the ratio to the first; or, where XLA did
-not take the flags or the program failed, the last line that it wrote.
+timed. Prints a JSON row for each: seconds to compile, steps per second, the most memory it held on a GPU (compiling
+included, when XLA tries kernels out), and the ratio to the first; or, where XLA did not take the flags or the program
+failed, the last line that it wrote.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ def measure(name: str, updates: int, seeds: int, turn: str) -> dict[str, Any]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         took = seconds(chunk, *given)
     steps = updates * program.config.learner.rollout_steps * program.config.env.num_envs * seeds
-    return {"device": jax.devices()[0].device_kind, "compile_s": round(compile_s, 1), "steps_per_second": steps / took}
+    device = jax.devices()[0]
+    row = {"device": device.device_kind, "compile_s": round(compile_s, 1), "steps_per_second": steps / took}
+    peak = (device.memory_stats() or {}).get("peak_bytes_in_use")  # a CPU does not say
+    return row | ({"peak_gb": round(peak / 1e9, 2)} if peak else {})
 
 
 def run(flags: str, arguments: list[str], timeout: float) -> dict[str, Any]:

@@ -9,8 +9,8 @@
 One process, four measurements of the same number of steps, interleaved and repeated; the best of each counts, since
 noise only ever slows down. Alone: one pool of N environments stepped with random actions. Collecting: the groups
 and a network. Training: collecting and learning, as a run does it, with and without `learner.overlap`. The row also
-says how many cores each kept busy on average, and how long a turn of collecting takes, which is one step of one group:
-in all, and of it in the call that has actions computed and in waiting for the simulator.
+says how many cores each kept busy on average, and how long a step of one group takes while collecting: in all, and of
+it in the call that has actions computed, and in waiting for the simulator.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ def collecting(program: HostProgram, state: RunState, rollouts: int) -> tuple[Sp
     return clock.read(), state
 
 
-def per_turn(program: HostProgram, state: RunState, rollouts: int = 3) -> dict[str, float]:
-    """Milliseconds that the collecting thread spends on one step of one group, and which of them in two calls."""
+def per_step(program: HostProgram, state: RunState, rollouts: int = 3) -> dict[str, float]:
+    """Milliseconds from one step of a group to its next, and which of them in two calls."""
     spent = {"acting": 0.0, "receiving": 0.0}
 
     def timed(name: str, function: Any) -> Any:
@@ -130,8 +130,9 @@ def per_turn(program: HostProgram, state: RunState, rollouts: int = 3) -> dict[s
         mock.patch.object(pool, "recv", timed("receiving", pool.recv)),
     ):
         total, _ = collecting(program, state, rollouts)
-    turns = rollouts * program.config.learner.rollout_steps * program.groups
-    return {name: round(1e3 * seconds / turns, 3) for name, seconds in ({"all": total.seconds} | spent).items()}
+    steps, groups = rollouts * program.config.learner.rollout_steps, len(pool.shares)
+    means = {"all": total.seconds / steps} | {name: seconds / (steps * groups) for name, seconds in spent.items()}
+    return {name: round(1e3 * seconds, 3) for name, seconds in means.items()}
 
 
 def training(program: HostProgram, state: RunState, updates: int) -> tuple[Spent, RunState]:
@@ -212,7 +213,7 @@ def main() -> None:
                 name: round(rate / rates["alone"], 3) for name, rate in rates.items() if name != "alone"
             },
             "cores_busy": {name: round(least.cpu / least.seconds, 2) for name, least in best.items()},
-            "ms_per_turn": per_turn(programs["training"], states["training"]),
+            "ms_per_step": per_step(programs["training"], states["training"]),
         }
         print(json.dumps(row, ensure_ascii=False), flush=True)
         programs["training"].close()

@@ -27,7 +27,6 @@ from pqn.returns import lambda_returns
 from pqn.types import Array, EnvSpec, Inputs, PyTree, Rollout
 
 MIXER = "mixer"  # its parameters' name beside those of the network
-LARGE = 2**15  # numbers in a layer's gradient from which on it is worth a sum of its own
 
 
 class Hyper(NamedTuple):
@@ -236,8 +235,9 @@ class Learner:
             return self.loss(params, state.stats, batch, hyper)
 
         gradients, (stats, metrics) = jax.grad(loss, has_aux=True)(unravel(state.params))
-        norm = norm_of(gradients)
-        gradient = ravel_pytree(gradients)[0] * jnp.minimum(1.0, hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
+        gradient, _ = ravel_pytree(gradients)
+        norm = jnp.sqrt(jnp.sum(jnp.square(gradient)))
+        gradient = gradient * jnp.minimum(1.0, hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
         out: Any = self.optimizer.update(gradient, state.opt)
         direction, opt = out
         steps = self.config.learner.epochs * self.config.learner.minibatches * hyper.updates
@@ -326,19 +326,6 @@ def mean(x: Array, counts: Array | None) -> Array:
         return jnp.mean(x)
     counts = jnp.broadcast_to(expand(counts, x), x.shape)
     return jnp.sum(jnp.where(counts, x, 0.0)) / jnp.maximum(jnp.sum(counts), 1)
-
-
-def norm_of(gradients: PyTree) -> Array:
-    """Euclidean norm of all gradients together.
-
-    Those of large layers are summed up one by one, while the gradients of the layers before them are still being
-    computed; only the small ones, as one vector, have to wait for the last of them.
-    """
-    leaves = jax.tree.leaves(gradients)
-    large = [x for x in leaves if x.size >= LARGE]
-    small, _ = ravel_pytree([x for x in leaves if x.size < LARGE])
-    squares: Any = sum(jnp.sum(jnp.square(x)) for x in [*large, small])
-    return jnp.sqrt(squares)
 
 
 def pick(segments: Segments, order: Array) -> Segments:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +15,7 @@ from pqn import rollout
 from pqn.envs import check_env
 from pqn.envs.base import Outcome
 from pqn.envs.probe import Counter, Gridworld, Masked, Memory, TeamMatch, TwoStepGame
-from pqn.host.collect import Shifted, over_seeds_but_last
+from pqn.host.collect import Shifted, _side_by_side, over_seeds_but_last
 from pqn.host.pool import shares
 from pqn.host.program import HostProgram
 from pqn.program import Program
@@ -114,6 +116,36 @@ def test_two_groups_collect_what_one_does(env, options, concurrent):
         for (a, ended), (b, ended_too) in zip(one, several, strict=True):
             assert_same(a, b)
             assert_same(ended, ended_too)
+
+
+def test_overlap_learns_the_same_from_threads():
+    """Which thread queues a gradient step, and when, is chance; what is learned is not."""
+    ends = []
+    for concurrent in (False, True):
+        program = host_program(Counter(), {"learner.overlap": True}, groups=3, concurrent=concurrent)
+        ends.append(program.chunk(program.init(), 4)[0].learner)
+    jax.tree.map(np.testing.assert_array_equal, *ends)
+
+
+def test_when_one_group_fails_the_others_stop():
+    turns = 0
+
+    def endless():
+        nonlocal turns
+        while True:
+            turns += 1
+            yield
+
+    def failing():
+        while turns < 5:  # the other is under way
+            yield
+        raise RuntimeError("out of luck")
+
+    with pytest.raises(RuntimeError, match="out of luck"):
+        _side_by_side([endless(), failing(), endless()])
+    then = turns
+    time.sleep(0.05)
+    assert turns == then  # nobody goes on
 
 
 def test_greedy_environments_beside_training_do_not_touch_it():
@@ -224,9 +256,10 @@ def test_of_a_stack_only_the_newest_frame_crosses():
     assert len(shifted) + len(whole) == 3 * (3 * program.config.learner.rollout_steps) + 3  # and the first of all
 
 
-def test_overlap_lags_by_one_update():
+@pytest.mark.parametrize("concurrent", [False, True])
+def test_overlap_lags_by_one_update(concurrent):
     """Rollout k + 1 is collected with the parameters after update k − 1, and update k learns from rollout k."""
-    program = host_program(Counter(), {"learner.overlap": True})
+    program = host_program(Counter(), {"learner.overlap": True}, concurrent=concurrent)
     acted, original = [], program.collector.collect
 
     def spy(pool, state, *rest):

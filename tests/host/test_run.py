@@ -147,7 +147,13 @@ def test_a_restored_learner_is_the_saved_one_to_the_bit():
     assert not np.array_equal(restored.stream.seen[0].obs, fresh)  # new episodes, not those of the start again
 
 
-@pytest.mark.parametrize("kind", [Failing, FailingSavable])
+class FailingBeside(Failing):
+    """One with threads of its own."""
+
+    concurrent = property(lambda self: True, lambda self, value: None)
+
+
+@pytest.mark.parametrize("kind", [Failing, FailingSavable, FailingBeside])
 @pytest.mark.parametrize(("patience", "updates"), [(0, 0), (5, 0), (40, 5)])
 def test_an_environment_that_raises_ends_the_run_with_a_checkpoint(tmp_path, kind, patience, updates):
     with pytest.raises(EnvFailed) as caught:

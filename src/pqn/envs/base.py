@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -83,22 +82,21 @@ class HostEnv(Protocol):
 def start_in_background(make: Callable[[], T]) -> T:
     """Calls `make`, whose threads or processes will leave the processor to the rest of this program when it wants it.
 
-    Emulators on as many threads as there are cores would otherwise delay the one thread that feeds them and the
-    accelerator. On Linux threads inherit the priority of the one
-    that starts them, and a thread may always lower its own; so it is one of its own that starts them. Where priorities
-    work otherwise, this is a plain call.
+    Emulators on as many threads as there are cores would otherwise delay those few that feed them and the accelerator,
+    by up to the milliseconds for which Linux lets a thread run. It interrupts threads of its `SCHED_IDLE` class at
+    once, though. A thread may always enter that class, and those that it starts follow; so it is one of its own that
+    starts them. On other systems this is a plain call.
     """
     if not sys.platform.startswith("linux"):
         return make()
 
-    def lowered() -> T:
+    def in_background() -> T:
         with contextlib.suppress(OSError):  # a sandbox may forbid even this
-            me = threading.get_native_id()
-            os.setpriority(os.PRIO_PROCESS, me, os.getpriority(os.PRIO_PROCESS, me) + 10)  # 19 is the lowest there is
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
         return make()
 
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(lowered).result()
+        return pool.submit(in_background).result()
 
 
 class Outcome(NamedTuple):

@@ -1,8 +1,8 @@
 """Collecting a rollout from simulators on the CPU: the data of `rollout.collect`, step for step, without its loop.
 
-The groups of the pool take turns. In a turn, a group's step is received and its next actions are put to work on the
-accelerator while another group steps. Parameters are constant within a rollout, and every exploration draw of it is
-made beforehand, so neither the number of groups nor the order of events can change the data.
+While the actions of one group of the pool are computed on the accelerator, another group steps. Parameters are constant
+within a rollout, and every exploration draw of it is made beforehand, so neither the number of groups nor the order of
+events can change the data.
 
 An observation crosses to the device once, as an argument of the call that chooses an action from it. That call hands
 it back as an array of the device, where it stays to be learned from when the rollout is complete. Of a stack of frames
@@ -11,9 +11,9 @@ only the newest crosses (`Shifted`): the others are there already.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor, wait
+from threading import Event
 from typing import Any, NamedTuple
 
 import jax
@@ -88,7 +88,16 @@ class Track(NamedTuple):
     valid: np.ndarray | None
     info: dict[str, np.ndarray]
 
+    def keep(self, t: int, seen: Seen, value: Array, kept: tuple[Any, Any, Any]) -> None:
+        """What was acted on; `kept` is the part of it that stays on the device."""
+        self.obs.append(kept[0])
+        self.avail.append(kept[1])
+        self.world.append(kept[2])
+        self.value.append(value)
+        self.first[:, t] = seen.first
+
     def put(self, t: int, timestep: TimeStep) -> None:
+        """What came of it."""
         self.reward[:, t] = timestep.reward
         self.terminated[:, t] = timestep.terminated
         self.truncated[:, t] = timestep.truncated
@@ -121,6 +130,18 @@ class Cutting(NamedTuple):
     step: int
     env: int  # among the N of its seed
     seen: Seen  # of that one environment
+
+
+class Part(NamedTuple):
+    """What one group adds to a rollout, and where it stands then."""
+
+    track: Track
+    seen: Seen
+    window_carry: PyTree
+    cuts: list[Cutting]
+
+
+Turns = Generator[None, None, Part]
 
 
 class Collector:
@@ -280,74 +301,51 @@ class Collector:
         """Steps every group T times with the policy of `state`.
 
         Args:
-          meanwhile: called whenever a group's actions have been put to work, to queue other work behind them.
+          meanwhile: called whenever a group's actions have been put to work, to queue other work behind them. Where
+            simulators have threads of their own, several threads call it.
 
         Raises:
           EnvFailed: an environment did.
         """
-        if not pool.concurrent:  # it steps within `recv`: there is nobody to hand actions to meanwhile
-            return self._collect(pool, state, stream, draws, meanwhile, lambda send: send)
-        # Actions go to the simulators the moment they are computed, whichever group is being waited for.
-        with ThreadPoolExecutor(1) as sender:
-            return self._collect(pool, state, stream, draws, meanwhile, lambda send: sender.submit(send).result)
+        turns = [self._turns(pool, g, state, stream, draws, meanwhile) for g in range(len(self.shares))]
+        # Simulators that step beside the caller get a thread for each group: whichever is done goes on at once.
+        parts = _side_by_side(turns) if pool.concurrent else _in_turn(turns)
+        after = stream._replace(
+            seen=tuple(part.seen for part in parts), window_carry=tuple(part.window_carry for part in parts)
+        )
+        final_value = self._final(state, [cut for part in parts for cut in part.cuts])
+        return Collected(tuple(part.track for part in parts), final_value, after)
 
-    def _collect(
-        self,
-        pool: Pool,
-        state: LearnerState,
-        stream: Stream,
-        draws: Draws,
-        meanwhile: Callable[[], Any],
-        hand_over: Callable[[Callable[[], None]], Callable[[], None]],
-    ) -> Collected:
-        """`hand_over` takes what sends an action and returns what to call before its outcome can be received."""
-        groups = len(self.shares)
-        tracks = [self._blank_track(g, stream.seen[g]) for g in range(groups)]
-        seen, window_carry = list(stream.seen), list(stream.window_carry)
-        acting: list[Any] = [None] * groups  # of each group's coming or present step: carry after, action, how to send
-        cuts: list[Cutting] = []
-
-        def decide(g: int, t: int) -> None:
-            track, now = tracks[g], seen[g]
-            if t % self.length == 0:
-                track.carries.append(window_carry[g] if self.burn_in else now.carry)
-            if self.burn_in and t % self.length == self.length - self.burn_in:
-                window_carry[g] = now.carry  # the next segment's memory starts from here
-            carry, action, value, kept = self.act[g](state, now, draws.uniform[g], draws.epsilon[g], self.times[t])
-            start_fetching(action)
-            acting[g] = (carry, action, hand_over(partial(send, g, t, action)))
-            track.obs.append(kept[0])
-            track.avail.append(kept[1])
-            track.world.append(kept[2])
-            track.value.append(value)
-            track.first[:, t] = now.first
-            meanwhile()
-
-        def send(g: int, t: int, action: Array) -> None:
-            tracks[g].action[:, t] = np.asarray(action)
-            pool.send(g, tracks[g].action[:, t])
-
-        for g in range(groups):
-            decide(g, 0)
+    def _turns(
+        self, pool: Pool, g: int, state: LearnerState, stream: Stream, draws: Draws, meanwhile: Callable[[], Any]
+    ) -> Turns:
+        """T steps of one group, with a pause whenever its actions have been put to work."""
+        seen, window_carry, cuts = stream.seen[g], stream.window_carry[g], []
+        track = self._blank_track(g, seen)
         for t in range(self.steps):
-            for g in range(groups):
-                carry, action, sent = acting[g]
-                sent()
-                timestep = pool.recv(g)
-                tracks[g].put(t, timestep)
-                if self.bootstraps:
-                    cuts += self._cuts(t, g, timestep, tracks[g].action[:, t], carry)
-                seen[g] = Seen.of(timestep, action, carry)
-                if pool.stacks and not np.any(timestep.over):
-                    seen[g] = seen[g]._replace(obs=Shifted.of(tracks[g].obs[-1], seen[g].obs))
-                if t + 1 < self.steps:
-                    decide(g, t + 1)
-        for g in range(groups):  # V(s_T), by the very program that valued the other steps
-            _, _, value, kept = self.act[g](state, seen[g], draws.uniform[g], draws.epsilon[g], self.times[-1])
-            tracks[g].value.append(value)
-            seen[g] = seen[g]._replace(obs=kept[0], avail=kept[1], world=kept[2])
-        after = Stream(tuple(seen), stream.episode, stream.window, tuple(window_carry))
-        return Collected(tuple(tracks), self._final(state, cuts), after)
+            if t % self.length == 0:
+                track.carries.append(window_carry if self.burn_in else seen.carry)
+            if self.burn_in and t % self.length == self.length - self.burn_in:
+                window_carry = seen.carry  # the next segment's memory starts from here
+            carry, action, value, kept = self.act[g](state, seen, draws.uniform[g], draws.epsilon[g], self.times[t])
+            start_fetching(action)
+            track.keep(t, seen, value, kept)
+            meanwhile()
+            yield
+            track.action[:, t] = np.asarray(action)
+            pool.send(g, track.action[:, t])
+            timestep = pool.recv(g)
+            track.put(t, timestep)
+            if self.bootstraps:
+                cuts += self._cuts(t, g, timestep, track.action[:, t], carry)
+            seen = Seen.of(timestep, action, carry)
+            if pool.stacks and not np.any(timestep.over):
+                seen = seen._replace(obs=Shifted.of(kept[0], seen.obs))
+        # V(s_T), by the very program that valued the other steps.
+        _, _, value, kept = self.act[g](state, seen, draws.uniform[g], draws.epsilon[g], self.times[-1])
+        track.value.append(value)
+        seen = seen._replace(obs=kept[0], avail=kept[1], world=kept[2])
+        return Part(track, seen, window_carry, cuts)
 
     def _blank_track(self, g: int, seen: Seen) -> Track:
         share, agents, blank = self.shares[g], self.learner.spec.num_agents, self.blank[g]
@@ -405,6 +403,42 @@ class Collector:
         seen = jax.tree.map(stack, *[cut.seen for some in padded for cut in some])
         step, env = (np.array([[getattr(c, name) for c in some] for some in padded]) for name in ("step", "env"))
         return self._final_values(state, seen, step.astype(np.int32), env.astype(np.int32))
+
+
+def _in_turn(groups: list[Turns]) -> list[Part]:
+    """Runs all groups in this thread, each to its next pause."""
+    parts: dict[Turns, Part] = {}
+    while len(parts) < len(groups):
+        for group in groups:
+            if group not in parts:
+                try:
+                    next(group)
+                except StopIteration as end:
+                    parts[group] = end.value
+    return [parts[group] for group in groups]
+
+
+def _side_by_side(groups: list[Turns]) -> list[Part]:
+    """Runs every group in a thread of its own; when one fails, or this thread is interrupted, the others stop."""
+    stop = Event()
+
+    def run(group: Turns) -> Any:
+        try:
+            while not stop.is_set():
+                next(group)
+        except StopIteration as end:
+            return end.value
+        except BaseException:
+            stop.set()
+            raise
+
+    with ThreadPoolExecutor(len(groups)) as pool:
+        futures = [pool.submit(run, group) for group in groups]
+        try:
+            wait(futures)
+        finally:
+            stop.set()
+    return [future.result() for future in futures]
 
 
 def over_seeds_but_last(function: Callable[..., Any], seeds: int) -> Callable[..., Any]:

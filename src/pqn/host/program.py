@@ -12,6 +12,7 @@ import functools
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import Any, NamedTuple
 
 import jax
@@ -238,12 +239,20 @@ class HostProgram:
         metrics: list[dict[str, Array]] = []
         rest = iter(range(0, self._steps, self._piece))
 
+        learning = Lock()
+
         def learn_a_little() -> None:
             nonlocal flat
-            start = next(rest, None)
-            if start is not None:
-                flat, seen = self._compiled["descend"](flat, state.learner.params, work, (self.hyper, np.int32(start)))
-                metrics.append(seen)
+            if not learning.acquire(blocking=False):  # another thread is at it; this one has simulators to feed
+                return
+            try:
+                start = next(rest, None)
+                if start is not None:
+                    given = (self.hyper, np.int32(start))
+                    flat, seen = self._compiled["descend"](flat, state.learner.params, work, given)
+                    metrics.append(seen)
+            finally:
+                learning.release()
 
         after = state
         if ahead:

@@ -43,10 +43,14 @@ class Conv(nn.Module):
             strides = (self.stride, self.stride)
             layout = ("NHWC", "HWIO", "NHWC")
             return jax.lax.conv_general_dilated(x, kernel, strides, "VALID", dimension_numbers=layout) + bias
-        height = (x.shape[1] - rows) // self.stride + 1
-        width = (x.shape[2] - columns) // self.stride + 1
+        stride = self.stride
+        if rows % stride == 0 and columns % stride == 0:
+            # The same convolution, but of blocks and with stride 1: a few long slices instead of many short ones.
+            x, kernel = in_blocks(x, stride), jnp.moveaxis(in_blocks(jnp.moveaxis(kernel, -1, 0), stride), 0, -1)
+            rows, columns, stride = rows // stride, columns // stride, 1
+        height, width = (x.shape[1] - rows) // stride + 1, (x.shape[2] - columns) // stride + 1
         slices = [
-            x[:, i : i + height * self.stride : self.stride, j : j + width * self.stride : self.stride]
+            x[:, i : i + height * stride : stride, j : j + width * stride : stride]
             for i in range(rows)
             for j in range(columns)
         ]  # in the order of the kernel's own axes
@@ -54,6 +58,19 @@ class Conv(nn.Module):
         # sum over all positions, for which an accelerator takes two more steps.
         patches = jnp.concatenate([*slices, jnp.ones((*slices[0].shape[:-1], 1), x.dtype)], axis=-1)
         return patches @ jnp.concatenate([kernel.reshape(-1, self.features), bias[None]])
+
+
+def in_blocks(x: Array, size: int) -> Array:
+    """[batch, height, width, channels] with each square of size × size pixels as one pixel of size² as many channels.
+
+    What does not fill a square, at the lower and the right border, is left out.
+    """
+    if size == 1:
+        return x
+    batch, height, width, channels = x.shape
+    height, width = height // size, width // size
+    blocks = x[:, : height * size, : width * size].reshape(batch, height, size, width, size, channels)
+    return blocks.swapaxes(2, 3).reshape(batch, height, width, size * size * channels)
 
 
 class MLP(nn.Module):

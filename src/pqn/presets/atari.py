@@ -17,9 +17,7 @@ def paper(game: str) -> Config:
     return Config(
         total_steps=50_000_000,
         env=EnvConfig(f"atari:{game}", num_envs=128, kwargs={"protocol": "paper"}),
-        # At this size XLA's own convolution takes 0.7 of the time of slices and a matrix product with one seed, but 1.3
-        # with two vmapped ones (2-core CPU, python -m bench.conv --atari --batch 32 --seeds 1 2).
-        network=NetworkConfig(torso="nature", hidden=(512,), init="he_normal", conv="native"),
+        network=NetworkConfig(torso="nature", hidden=(512,), init="he_normal"),
         learner=LearnerConfig(
             rollout_steps=32,
             epochs=2,
