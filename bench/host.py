@@ -26,7 +26,7 @@ import numpy as np
 
 from pqn.cli.options import pair
 from pqn.config import Config
-from pqn.device import enable_compilation_cache
+from pqn.device import enable_compilation_cache, simulator_groups
 from pqn.envs import registry
 from pqn.host.program import HostProgram
 from pqn.presets import preset
@@ -157,7 +157,7 @@ def main() -> None:
     parser.add_argument("--minibatches", type=int, default=4)
     parser.add_argument("--beside", type=int, default=0, help="greedy environments beside training; counted as steps")
     parser.add_argument(
-        "--groups", type=int, nargs="+", default=[2], help="into how many the pool is split; a row each"
+        "--groups", type=int, nargs="+", default=None, help="into how many the pool is split; a row each"
     )
     parser.add_argument("--repeats", type=int, default=8)
     parser.add_argument("--kwargs", nargs="*", type=pair, default=[])
@@ -178,7 +178,7 @@ def main() -> None:
     pool.reset(np.arange(total))
     alone(pool, given.rollout)
     enable_compilation_cache()  # much of a program does not depend on the number of groups
-    for groups in given.groups:
+    for groups in given.groups or [simulator_groups(getattr(pool, "concurrent", False))]:
         # One after the other, each with emulators that both programs share: making them takes longer than measuring.
         programs = {
             name: HostProgram(config.replace({"learner.overlap": overlap}), make_env, pool.spec, groups)

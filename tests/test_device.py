@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pqn.device import compiler_options, write_out_loops
+from pqn.device import compiler_options, simulator_groups, write_out_loops
 from pqn.envs import base, make
 from pqn.loops import written_out
 
@@ -107,3 +107,9 @@ def test_environments_play_the_same_game_with_their_loops_written_out(name, monk
     plain = play(make(name, 2))
     monkeypatch.setattr(base, "write_out_loops", written_out)
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5), play(make(name, 2)), plain)
+
+
+@pytest.mark.parametrize(("backend", "concurrent", "groups"), [("gpu", True, 3), ("gpu", False, 2), ("cpu", True, 2)])
+def test_a_third_group_needs_an_accelerator_and_threads_of_its_own(monkeypatch, backend, concurrent, groups):
+    monkeypatch.setattr(jax, "default_backend", lambda: backend)
+    assert simulator_groups(concurrent) == groups

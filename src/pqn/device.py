@@ -56,6 +56,15 @@ def over_seeds(function: Callable[..., Any], seeds: int) -> Callable[..., Any]:
     return jax.vmap(function)
 
 
+def simulator_groups(concurrent: bool) -> int:
+    """Into how many groups to split simulators, which step on threads or in processes of their own if `concurrent`.
+
+    With an accelerator two groups of such may step while a third has its actions computed. Where the network runs on
+    the same cores as they do, two in all are better, and simulators that step within a call have no use for more.
+    """
+    return 3 if concurrent and jax.default_backend() != "cpu" else 2
+
+
 def enable_compilation_cache() -> None:
     """Keeps compiled programs on disk between processes, unless the user has already said where (or that not)."""
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ and getattr(jax.config, "jax_compilation_cache_dir", None) is None:

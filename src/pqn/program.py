@@ -19,7 +19,7 @@ import optax
 from pqn import evaluate as evaluation
 from pqn import rollout
 from pqn.config import Config
-from pqn.device import compiler_options, over_seeds
+from pqn.device import compiler_options, over_seeds, simulator_groups
 from pqn.envs.base import HostEnv
 from pqn.errors import ConfigError
 from pqn.learner import Hyper, Learner, LearnerState
@@ -44,7 +44,7 @@ def make_program(config: Config, make_env: EnvFactory) -> Any:
         from pqn.host.program import HostProgram
 
         env.close()
-        return HostProgram(config, make_env, env.spec)
+        return HostProgram(config, make_env, env.spec, simulator_groups(getattr(env, "concurrent", False)))
     return Program(config, lambda num_envs: env if num_envs == env.num_envs else make_env(num_envs))
 
 

@@ -285,3 +285,16 @@ def test_emulators_give_way_to_the_threads_that_feed_them():
     env.close()
     assert theirs.count(os.SCHED_IDLE) >= 2  # others of this process may have started a thread meanwhile
     assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+def test_emulators_are_made_when_they_are_needed(monkeypatch):
+    import ale_py.vector_env as vector
+
+    made, real = [], vector.AtariVectorEnv
+    monkeypatch.setattr(vector, "AtariVectorEnv", lambda game, n, **given: made.append(n) or real(game, n, **given))
+    env = make("atari:pong", 3)
+    assert made == [1]  # which says what actions there are
+    for _ in range(2):
+        env.reset(np.arange(3))
+    assert made == [1, 3]
+    env.close()

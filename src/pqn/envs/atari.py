@@ -109,8 +109,10 @@ class AtariEnv:
             "img_height": chosen["screen_size"],
             "img_width": chosen["screen_size"],
         }
-        self._pool = start_in_background(lambda: AtariVectorEnv(game, num_envs, **arguments))
-        actions = list(self._pool.ale.get_action_set())
+        # An emulator takes a tenth of a second to make: all are made when they are needed, and one to ask it here.
+        self._start = lambda: start_in_background(lambda: AtariVectorEnv(game, num_envs, **arguments))
+        self._pool: Any = None
+        actions = list(AtariVectorEnv(game, 1, full_action_space=chosen["full_action_space"]).ale.get_action_set())
         # After a lost life nobody but the player can serve the ball, and a greedy player may never do so. Such a state
         # knows one action only, FIRE, whichever is sent; EnvPool presses it there as well.
         presses = chosen["fire_reset"] and chosen["episodic_life"] and Action.FIRE in actions
@@ -123,6 +125,7 @@ class AtariEnv:
         seeds = np.asarray(seeds).astype(np.int64) & 0x7FFFFFFF  # ale-py's are 32-bit, and a negative one means none
         if seeds.shape != (self.num_envs,):
             raise EnvError(f"{self.spec.name} has {self.num_envs} environments; reset was given {seeds.shape} seeds.")
+        self._pool = self._pool or self._start()
         obs, info = self._pool.reset(seed=seeds)
         self._began = _first_frame(info)
         self._score = np.zeros(self.num_envs, np.int64)
@@ -169,7 +172,7 @@ class AtariEnv:
 
     def close(self) -> None:
         """Ends ale-py's threads, which live as long as its object."""
-        vars(self).pop("_pool", None)
+        self._pool = None
 
 
 def time_step(

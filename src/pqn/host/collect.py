@@ -333,8 +333,9 @@ class Collector:
             meanwhile()
             yield
             track.action[:, t] = np.asarray(action)
-            pool.send(g, track.action[:, t])
-            timestep = pool.recv(g)
+            with pool.under_way:
+                pool.send(g, track.action[:, t])
+                timestep = pool.recv(g)
             track.put(t, timestep)
             if self.bootstraps:
                 cuts += self._cuts(t, g, timestep, track.action[:, t], carry)
