@@ -4,8 +4,8 @@
     python -m bench.conv --atari --batch 128 --seeds 1 10
 
 Times 20 updates' worth of gradient steps of `minatar-breakout` on one fixed rollout, both ways in one process,
-alternating, and prints the ratio. Same parameters, same numbers, other arithmetic. `--atari` times the gradient of the
-`nature` network on random frames instead, one row for each number of vmapped seeds.
+alternating, and prints the ratio. Same parameters, same numbers, other arithmetic. `--atari` times gradient steps of
+the `nature` network on random frames instead, one row for each number of seeds.
 """
 
 from __future__ import annotations
@@ -49,15 +49,16 @@ def frames_seconds(conv: str, batch: int, seeds: int, steps: int = 4) -> float:
     It is one of a few in a loop, as in the learner: on a CPU, XLA's convolution is far slower inside of one.
     """
     network = QNetwork(preset("atari-pong", {"network.conv": conv}).network, num_actions=6)
-    obs = jax.random.randint(jax.random.key(0), (seeds, 1, batch, 1, 4, 84, 84), 0, 256).astype(jnp.uint8)
-    inputs = Inputs(obs, jnp.zeros(obs.shape[:4], bool))
-    variables = jax.vmap(lambda key, x: network.init(key, (), x))(jax.random.split(jax.random.key(1), seeds), inputs)
+    obs = jax.random.randint(jax.random.key(0), (seeds, steps, 1, batch, 1, 4, 84, 84), 0, 256).astype(jnp.uint8)
+    inputs = Inputs(obs, jnp.zeros(obs.shape[:5], bool))
+    init = lambda key, x: network.init(key, (), jax.tree.map(lambda x: x[0], x))  # noqa: E731
+    variables = jax.vmap(init)(jax.random.split(jax.random.key(1), seeds), inputs)
     loss = lambda variables, x: jnp.sum(jnp.square(network.apply(variables, (), x)[1]))  # noqa: E731
 
-    def descend(variables, x):
+    def descend(variables, inputs):
         move = lambda value, gradient: value - 1e-6 * gradient  # noqa: E731
-        step = lambda now, _: (jax.tree.map(move, now, jax.grad(loss)(now, x)), None)  # noqa: E731
-        return jax.lax.scan(step, variables, None, length=steps)[0]
+        step = lambda now, x: (jax.tree.map(move, now, jax.grad(loss)(now, x)), None)  # noqa: E731
+        return jax.lax.scan(step, variables, inputs)[0]
 
     return seconds(jax.jit(over_seeds(descend, seeds)), variables, inputs) / steps
 

@@ -28,6 +28,7 @@ def measure(name: str, updates: int, seeds: int, turn: str) -> dict[str, Any]:
 
     from bench.programs import compiled_updates, program_of
     from bench.timing import seconds
+    from pqn.runs import peak_memory
 
     program = program_of(name, seeds)
     began = time.perf_counter()
@@ -37,9 +38,8 @@ def measure(name: str, updates: int, seeds: int, turn: str) -> dict[str, Any]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         took = seconds(chunk, *given)
     steps = updates * program.config.learner.rollout_steps * program.config.env.num_envs * seeds
-    device = jax.devices()[0]
-    row = {"device": device.device_kind, "compile_s": round(compile_s, 1), "steps_per_second": steps / took}
-    peak = (device.memory_stats() or {}).get("peak_bytes_in_use")  # a CPU does not say
+    row = {"device": jax.devices()[0].device_kind, "compile_s": round(compile_s, 1), "steps_per_second": steps / took}
+    peak = peak_memory()
     return row | ({"peak_gb": round(peak / 1e9, 2)} if peak else {})
 
 

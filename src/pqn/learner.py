@@ -231,11 +231,10 @@ class Learner:
     ) -> tuple[FlatState, dict[str, Array]]:
         """One clipped, decayed optimiser step on one minibatch."""
 
-        def loss(params: PyTree) -> tuple[Array, tuple[PyTree, dict[str, Array]]]:
-            return self.loss(params, state.stats, batch, hyper)
+        def loss(params: Array) -> tuple[Array, tuple[PyTree, dict[str, Array]]]:
+            return self.loss(unravel(params), state.stats, batch, hyper)
 
-        gradients, (stats, metrics) = jax.grad(loss, has_aux=True)(unravel(state.params))
-        gradient, _ = ravel_pytree(gradients)
+        gradient, (stats, metrics) = jax.grad(loss, has_aux=True)(state.params)
         norm = jnp.sqrt(jnp.sum(jnp.square(gradient)))
         gradient = gradient * jnp.minimum(1.0, hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
         out: Any = self.optimizer.update(gradient, state.opt)

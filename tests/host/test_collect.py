@@ -15,9 +15,10 @@ from pqn import rollout
 from pqn.envs import check_env
 from pqn.envs.base import Outcome
 from pqn.envs.probe import Counter, Gridworld, Masked, Memory, TeamMatch, TwoStepGame
-from pqn.host.collect import Shifted, _side_by_side, over_seeds_but_last
+from pqn.host.collect import _side_by_side, over_seeds_but_last
 from pqn.host.pool import shares
 from pqn.host.program import HostProgram
+from pqn.host.records import Shifted
 from pqn.program import Program
 from pqn.types import EnvSpec
 

@@ -19,8 +19,9 @@ import numpy as np
 from pqn.envs.base import HostEnv
 from pqn.evaluate import Evaluation
 from pqn.exploration import epsilon_greedy
-from pqn.host.collect import Seen, Track, over_seeds_but_last
+from pqn.host.collect import over_seeds_but_last
 from pqn.host.pool import Pool, Share
+from pqn.host.records import Seen, Track
 from pqn.learner import Learner, LearnerState
 from pqn.types import Array, PyTree
 

@@ -1,4 +1,4 @@
-"""The simulators of a run: S seeds × (N training + E greedy) environments, split into groups that step in turn.
+"""The simulators of a run: S seeds × (N training + E greedy) environments, split into groups.
 
 While some groups step on the CPU, the actions of the others are computed on the accelerator. Every environment has a
 seed of its own, so which group it is in changes nothing about what it does.
@@ -78,7 +78,6 @@ class Pool:
         self.envs: list[HostEnv] = []
         for share in self.shares:
             self.envs.append(self._call("be made", lambda n=num_seeds * share.size: make_env(n)))
-        # Only simulators with threads or processes of their own gain from having both groups under way at once.
         self.concurrent = all(getattr(env, "concurrent", False) for env in self.envs)
         self.stacks = all(getattr(env, "stacks", False) for env in self.envs)
         self.can_save = all(hasattr(env, "save") and hasattr(env, "restore") for env in self.envs)

@@ -23,9 +23,10 @@ from pqn.config import Config
 from pqn.device import compiler_options, over_seeds
 from pqn.errors import ConfigError, EnvFailed
 from pqn.evaluate import Evaluation, step_limit
-from pqn.host.collect import Collected, Collector, Shifted, over_seeds_but_last
+from pqn.host.collect import Collector, over_seeds_but_last
 from pqn.host.greedy import Beside, Player, env_seeds
 from pqn.host.pool import Pool
+from pqn.host.records import Collected, Shifted
 from pqn.learner import FlatState, Hyper, Learner, LearnerState, Work
 from pqn.program import NEVER, EnvFactory, RunState, report
 from pqn.rollout import Finished
