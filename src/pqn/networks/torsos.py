@@ -55,9 +55,13 @@ class Conv(nn.Module):
             for j in range(columns)
         ]  # in the order of the kernel's own axes
         # The bias is the weight of an input that is always one: its gradient then is part of the kernel's, instead of a
-        # sum over all positions, for which an accelerator takes two more steps.
-        patches = jnp.concatenate([*slices, jnp.ones((*slices[0].shape[:-1], 1), x.dtype)], axis=-1)
-        return patches @ jnp.concatenate([kernel.reshape(-1, self.features), bias[None]])
+        # sum over all positions, for which an accelerator takes two more steps. Behind it come inputs that are always
+        # zero: rows of a multiple of eight numbers can be read in pieces of 16 bytes.
+        weights = kernel.reshape(-1, self.features)
+        more = 8 - len(weights) % 8
+        weights = jnp.concatenate([weights, jnp.pad(bias[None], ((0, more - 1), (0, 0)))])
+        constants = jnp.broadcast_to(jnp.eye(1, more, dtype=x.dtype), (*slices[0].shape[:-1], more))
+        return jnp.concatenate([*slices, constants], axis=-1) @ weights
 
 
 def in_blocks(x: Array, size: int) -> Array:
