@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from pqn.cli.options import pair
 from pqn.device import compiler_options
 from pqn.envs import registry
 from pqn.presets import preset
@@ -15,8 +16,9 @@ from pqn.program import Program
 
 
 def program_of(name: str, seeds: int = 1) -> Program:
-    """A preset's program, without evaluations."""
-    config = preset(name, {"eval.count": 0}, seeds=seeds)
+    """A preset's program, without evaluations; its options may follow: `overcooked-cramped_room,network.conv=fused`."""
+    name, *settings = name.split(",")
+    config = preset(name, {"eval.count": 0} | dict(map(pair, settings)), seeds=seeds)
     return Program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
 
 

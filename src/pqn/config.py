@@ -43,8 +43,10 @@ class NetworkConfig:
     """Output layer; `dueling` is V + A − mean(A)."""
     init: Literal["he_normal", "lecun_normal"] = "lecun_normal"
     """Initialiser of the hidden kernels."""
-    conv: Literal["matmul", "native"] = "matmul"
-    """Compute convolutions as slices and one matrix product, or with XLA's convolution. Same parameters either way."""
+    conv: Literal["matmul", "native", "fused"] = "matmul"
+    """Compute convolutions as slices and one matrix product, or with XLA's convolution; or, on a GPU, all those of the
+    `grid` torso and their LayerNorms as one hand-written kernel (where it cannot be used, `matmul`). The parameters are
+    the same in all three."""
     memory: Literal["none", "lstm", "gru"] = "none"
     """Recurrent layers between torso and head."""
     memory_size: int = 128

@@ -49,7 +49,7 @@ class ImpalaCNN(Torso):
         return self.dense(act(x), train)
 
     def _conv(self, features: int) -> Conv:
-        return Conv(features, (3, 3), 1, self.conv == "matmul", self.dtype, INITS[self.kernel_init], same=True)
+        return Conv(features, (3, 3), 1, self.conv != "native", self.dtype, INITS[self.kernel_init], same=True)
 
 
 class HadamaxCNN(Torso):
@@ -69,7 +69,7 @@ class HadamaxCNN(Torso):
         init = nn.initializers.glorot_normal()
         for features, size, window, stride in ((32, 8, 4, 4), (64, 4, 2, 2), (64, 3, 3, 1)):
             branches = [
-                Conv(features, (size, size), 1, self.conv == "matmul", self.dtype, init, same=True)(x) for _ in range(2)
+                Conv(features, (size, size), 1, self.conv != "native", self.dtype, init, same=True)(x) for _ in range(2)
             ]
             left, right = (nn.gelu(Norm(self.norm)(branch, train)) for branch in branches)
             x = nn.max_pool(left * right, (window, window), (stride, stride), "SAME")

@@ -119,10 +119,29 @@ class CNN(Torso):
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
         init = INITS[self.kernel_init]
+        if self._fused(x.shape):
+            from pqn.networks import fused  # not every platform has Pallas' Triton backend
+
+            return self.dense(fused.stack(x, tuple(fused.Layer(*parts) for parts in self._weights())), train)
         for filters, size, stride in self.layers:
-            x = Conv(filters, (size, size), stride, self.conv == "matmul", self.dtype, init, self.same)(x)
+            x = Conv(filters, (size, size), stride, self.conv != "native", self.dtype, init, self.same)(x)
             x = nn.relu(Norm(self.norm)(x, train))
         return self.dense(x, train)
+
+    def _fused(self, shape: tuple[int, ...]) -> bool:
+        """Whether the hand-written kernels are asked for and can compute this: small images of few channels."""
+        if self.conv != "fused" or self.is_initializing() or jax.default_backend() != "gpu":
+            return False
+        _, height, width, channels = shape
+        small = height * width <= 64 and channels <= 64
+        plain = self.same and self.norm == "layer" and self.dtype == "float32"
+        return small and plain and all(filters in (16, 32, 64) and stride == 1 for filters, _, stride in self.layers)
+
+    def _weights(self) -> list[tuple[Array, ...]]:
+        """Those of each convolution and of its norm, as the layers would use them."""
+        params = self.variables["params"]
+        pairs = [(params[f"Conv_{i}"], params[f"Norm_{i}"]["LayerNorm_0"]) for i in range(len(self.layers))]
+        return [(conv["kernel"], conv["bias"], norm["scale"], norm["bias"]) for conv, norm in pairs]
 
 
 # The network of the MinAtar paper, and JaxMARL's for Overcooked.

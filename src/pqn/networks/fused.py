@@ -1,0 +1,225 @@
+"""Convolutions on a small grid, each with its LayerNorm and ReLU, as one hand-written kernel for a GPU, and one back.
+
+By XLA such a layer is a few microseconds of arithmetic in four kernels that wait for one another. Here one
+multiprocessor takes one sample through all layers. What a layer leaves for the next, which reads it at other positions,
+goes through the GPU's memory, and so does what is kept for the way back. The gradients of the weights are sums over all
+samples; XLA takes them afterwards.
+
+Written for Pallas' Triton backend, which JAX 0.11 calls deprecated: `network.conv = matmul` does the same without it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton
+
+from pqn.types import Array
+
+TAPS = 1  # of a filter in one matrix product
+WARPS, STAGES = 4, 3
+
+
+class Layer(NamedTuple):
+    """Parameters of a convolution that keeps the size of the grid, and of the norm behind it."""
+
+    kernel: Array  # [rows, columns, channels, features]
+    bias: Array  # [features]
+    scale: Array
+    shift: Array
+
+
+class Saved(NamedTuple):
+    """What a layer computed, [batch, ...], the cells of the grid and their features in one axis."""
+
+    out: Array  # behind the ReLU
+    unit: Array  # with mean 0 and variance 1
+    inverse: Array  # what each cell was multiplied by to that end
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def stack(x: Array, layers: tuple[Layer, ...], epsilon: float = 1e-6, interpret: bool = False) -> Array:
+    """Convolution → LayerNorm → ReLU, once per layer: [batch, height, width, channels] to [..., features].
+
+    `interpret` runs the kernels without a GPU, slowly.
+    """
+    return _forward(x, layers, epsilon, interpret)[0]
+
+
+def _forward(x: Array, layers: tuple[Layer, ...], epsilon: float, interpret: bool) -> tuple[Array, Any]:
+    batch, height, width, _ = x.shape
+    cells = height * width
+    sizes = [size for layer in layers for size in (cells * layer.bias.size, cells * layer.bias.size, cells)]
+    kernel = partial(_forward_kernel, _Grid(height, width), _Where(layers), epsilon, interpret)
+    outs = _call(kernel, [x.reshape(batch, -1)], layers, sizes, interpret)
+    saved = tuple(Saved(*outs[i : i + 3]) for i in range(0, len(outs), 3))
+    return saved[-1].out.reshape(batch, height, width, -1), (x, layers, saved)
+
+
+def _backward(epsilon: float, interpret: bool, kept: Any, gradient: Array) -> tuple[Array, tuple[Layer, ...]]:
+    x, layers, saved = kept
+    batch, height, width, _ = x.shape
+    image = lambda flat: flat.reshape(batch, height, width, -1)  # noqa: E731
+    features = [layer.bias.size for layer in layers]
+    kernel = partial(_backward_kernel, _Grid(height, width), _Where(layers), interpret)
+    given = [gradient.reshape(batch, -1), *(part for layer in saved for part in (layer.unit, layer.inverse))]
+    sizes = [*(height * width * size for size in features), 3 * sum(features)]
+    *errors, sums = _call(kernel, given, layers, sizes, interpret)
+    ends = list(itertools.accumulate(size for size in features for _ in range(3)))
+    sums = jnp.split(jnp.sum(sums, axis=0), ends[:-1])
+    inputs = [x, *(image(layer.out) for layer in saved[:-1])]
+    gradients = tuple(
+        Layer(_kernel_gradient(before, image(errors[i]), layers[i].kernel.shape), *sums[3 * i : 3 * i + 3])
+        for i, before in enumerate(inputs)
+    )
+    # Gone from the compiled program where nobody asks for the gradient of the observations.
+    (back,) = jax.linear_transpose(lambda x: convolution(x, layers[0].kernel), x)(image(errors[0]))
+    return back, gradients
+
+
+stack.defvjp(_forward, _backward)
+
+
+def convolution(x: Array, kernel: Array) -> Array:
+    """What a layer does first, by XLA."""
+    return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
+
+
+def _kernel_gradient(x: Array, error: Array, shape: tuple[int, ...]) -> Array:
+    rows, columns, _, features = shape
+    _, height, width, _ = x.shape
+    wide = jnp.pad(x, ((0, 0), *(((size - 1) // 2, size // 2) for size in (rows, columns)), (0, 0)))
+    slices = [wide[:, i : i + height, j : j + width] for i in range(rows) for j in range(columns)]
+    patches = jnp.concatenate(slices, axis=-1)
+    return (patches.reshape(-1, patches.shape[-1]).T @ error.reshape(-1, features)).reshape(shape)
+
+
+def _call(kernel: Any, given: list[Array], layers: tuple[Layer, ...], sizes: list[int], interpret: bool) -> list[Array]:
+    """A program for each sample, which sees all parameters and its own rows of the arrays given and made."""
+    batch = len(given[0])
+    params = jnp.concatenate([part.reshape(-1) for layer in layers for part in layer])
+    own = lambda size: pl.BlockSpec((None, size), lambda sample: (sample, 0))  # noqa: E731
+    return pl.pallas_call(
+        kernel,
+        grid=(batch,),
+        in_specs=[pl.BlockSpec(params.shape, lambda _: (0,)), *(own(array.shape[1]) for array in given)],
+        out_specs=[own(size) for size in sizes],
+        out_shape=[jax.ShapeDtypeStruct((batch, size), jnp.float32) for size in sizes],
+        compiler_params=None if interpret else triton.CompilerParams(num_warps=WARPS, num_stages=STAGES),
+        interpret=interpret,
+    )(params, *given)
+
+
+class _Where:
+    """Where the parameters of each layer start in the vector of all of them."""
+
+    def __init__(self, layers: tuple[Layer, ...]):
+        self.shapes, self.starts, at = [layer.kernel.shape for layer in layers], [], 0
+        for layer in layers:
+            self.starts.append([])
+            for part in layer:
+                self.starts[-1].append(at)
+                at += part.size
+
+    def vectors(self, params: Any, layer: int) -> list[Array]:
+        """Bias, scale and shift, [1, features]."""
+        one = jnp.arange(self.shapes[layer][-1], dtype=jnp.int32)
+        return [triton.load(params.at[start + one])[None] for start in self.starts[layer][1:]]
+
+
+class _Grid:
+    """The cells of one sample's image, padded to a power of two, as the arrays of a kernel must be."""
+
+    def __init__(self, height: int, width: int):
+        self.height, self.width = height, width
+
+    def cells(self) -> tuple[Array, Array]:
+        """Their numbers, and which are there."""
+        cell = jnp.arange(max(16, pl.next_power_of_2(self.height * self.width)), dtype=jnp.int32)
+        return cell, cell < self.height * self.width
+
+    def features(self, count: int) -> tuple[Array, Array]:
+        """Where those of each cell are, and which are there."""
+        cell, inside = self.cells()
+        where = cell[:, None] * count + jnp.arange(count, dtype=jnp.int32)[None]
+        return where, jnp.broadcast_to(inside[:, None], where.shape)
+
+    def convolve(self, ref: Any, params: Any, start: int, shape: tuple[int, ...], back: bool = False) -> Array:
+        """The convolution of what `ref` holds, or its transpose: products of some neighbours with their weights."""
+        rows, columns, channels, features = shape
+        depth, width = (features, channels) if back else (channels, features)
+        cell, inside = self.cells()
+        row, column = jax.lax.div(cell, self.width)[:, None], jax.lax.rem(cell, self.width)[:, None]
+        number = jnp.arange(TAPS * pl.next_power_of_2(depth), dtype=jnp.int32)
+        along, across = jax.lax.rem(number, pl.next_power_of_2(depth)), jnp.arange(width, dtype=jnp.int32)
+
+        def add(step: Array, total: Array) -> Array:
+            tap = step * TAPS + jax.lax.div(number, pl.next_power_of_2(depth))
+            known = (along < depth) & (tap < rows * columns)
+            down, right = jax.lax.div(tap, columns) - (rows - 1) // 2, jax.lax.rem(tap, columns) - (columns - 1) // 2
+            down, right = (-down, -right) if back else (down, right)
+            there = (row + down >= 0) & (row + down < self.height) & (column + right >= 0)
+            there = there & (column + right < self.width) & inside[:, None] & known
+            at = (cell[:, None] + down * self.width + right) * depth + along
+            neighbours = triton.load(ref.at[at], mask=there, other=0.0)
+            channel, feature = (across[None], along[:, None]) if back else (along[:, None], across[None])
+            at = start + (tap[:, None] * channels + channel) * features + feature
+            there = jnp.broadcast_to(known[:, None], at.shape)
+            return total + neighbours @ triton.load(params.at[at], mask=there, other=0.0)
+
+        # A loop, not written out: else the compiler gives all columns of a product to each of its warps.
+        return jax.lax.fori_loop(0, -(-rows * columns // TAPS), add, jnp.zeros((len(cell), width)))
+
+
+def _forward_kernel(grid: _Grid, where: _Where, epsilon: float, interpret: bool, params: Any, x: Any, *outs: Any):
+    for layer, shape in enumerate(where.shapes):
+        out, unit_out, inverse_out = outs[3 * layer : 3 * layer + 3]
+        bias, scale, shift = where.vectors(params, layer)
+        z = grid.convolve(x, params, where.starts[layer][0], shape) + bias
+        centred = z - jnp.mean(z, axis=1, keepdims=True)
+        inverse = jax.lax.rsqrt(jnp.mean(centred * centred, axis=1) + epsilon)
+        unit = centred * inverse[:, None]
+        at, inside = grid.features(shape[-1])
+        triton.store(out.at[at], jnp.maximum(unit * scale + shift, 0.0), mask=inside)
+        triton.store(unit_out.at[at], unit, mask=inside)
+        cell, inside = grid.cells()
+        triton.store(inverse_out.at[cell], inverse, mask=inside)
+        _wait(interpret)
+        x = out
+
+
+def _backward_kernel(grid: _Grid, where: _Where, interpret: bool, params: Any, gradient: Any, *refs: Any):
+    count = len(where.shapes)
+    saved, errors, sums = refs[: 2 * count], refs[2 * count : 3 * count], refs[-1]
+    at, inside = grid.features(where.shapes[-1][-1])
+    gradient = triton.load(gradient.at[at], mask=inside, other=0.0)
+    for layer in reversed(range(count)):
+        features = where.shapes[layer][-1]
+        at, inside = grid.features(features)
+        unit = triton.load(saved[2 * layer].at[at], mask=inside, other=0.0)
+        cell, there = grid.cells()
+        inverse = triton.load(saved[2 * layer + 1].at[cell], mask=there, other=0.0)
+        _, scale, shift = where.vectors(params, layer)
+        gradient = jnp.where(unit * scale + shift > 0, gradient, 0.0)
+        scaled = gradient * scale
+        centred = scaled - jnp.mean(scaled, axis=1, keepdims=True)
+        error = inverse[:, None] * (centred - unit * jnp.mean(unit * centred, axis=1, keepdims=True))
+        triton.store(errors[layer].at[at], error, mask=inside)
+        start = 3 * sum(shape[-1] for shape in where.shapes[:layer])
+        for place, part in enumerate((error, gradient * unit, gradient)):  # of bias, scale and shift
+            one = start + place * features + jnp.arange(features, dtype=jnp.int32)
+            triton.store(sums.at[one], jnp.sum(part, axis=0))
+        if layer:
+            _wait(interpret)
+            gradient = grid.convolve(errors[layer], params, where.starts[layer][0], where.shapes[layer], back=True)
+
+
+def _wait(interpret: bool) -> None:
+    """Until all threads have written what others will read."""
+    if not interpret:
+        triton.debug_barrier()
