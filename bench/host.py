@@ -6,11 +6,12 @@
     python -m bench.host --env busy --work 100          # a simulator that takes 100 µs a step, in this very thread
     python -m bench.host --env busy --concurrent        # or beside it, as one with threads of its own
 
-One process, four measurements of the same number of steps, interleaved and repeated; the best of each counts, since
-noise only ever slows down. Alone: one pool of N environments stepped with random actions. Collecting: the groups
-and a network. Training: collecting and learning, as a run does it, with and without `learner.overlap`. The row also
-says how many cores each kept busy on average, and how long a step of one group takes while collecting: in all, and of
-it in the call that has actions computed, and in waiting for the simulator.
+One process, five measurements of the same number of steps, interleaved and repeated; the best of each counts, since
+noise only ever slows down. Alone: one pool of N environments stepped with random actions. Grouped: the groups of a run,
+stepped likewise. Collecting: the groups and a network. Training: collecting and learning, as a run does it, with and
+without `learner.overlap`. The row also says how many cores each kept busy on average and how many threads waited for
+one, and how long a step of one group takes while collecting: in all, and of it in the call that has actions computed,
+and in waiting for the simulator.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
@@ -28,6 +31,7 @@ from pqn.cli.options import pair
 from pqn.config import Config
 from pqn.device import enable_compilation_cache, simulator_groups
 from pqn.envs import registry
+from pqn.host.pool import Pool
 from pqn.host.program import HostProgram
 from pqn.presets import preset
 from pqn.program import RunState
@@ -79,16 +83,31 @@ class Spent(NamedTuple):
 
     seconds: float
     cpu: float  # of all threads of this process
+    queued: float  # that its threads, all together, waited for a core; only Linux says
 
 
 class Clock:
     """Runs from when it is made."""
 
     def __init__(self) -> None:
-        self.began, self.cpu = time.perf_counter(), time.process_time()
+        self.began, self.cpu, self.queued = time.perf_counter(), time.process_time(), queued()
 
     def read(self) -> Spent:
-        return Spent(time.perf_counter() - self.began, time.process_time() - self.cpu)
+        seconds, cpu = time.perf_counter() - self.began, time.process_time() - self.cpu
+        return Spent(seconds, cpu, queued() - self.queued)
+
+
+def queued() -> float:
+    """Seconds that the threads of this process have waited for a core so far."""
+    stats = [read(path) for path in Path("/proc/self/task").glob("*/schedstat")]
+    return sum(int(stat.split()[1]) for stat in stats if stat) / 1e9
+
+
+def read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:  # the thread has ended meanwhile
+        return ""
 
 
 def alone(env: Any, steps: int, seed: int = 0) -> Spent:
@@ -99,6 +118,22 @@ def alone(env: Any, steps: int, seed: int = 0) -> Spent:
     for action in actions:
         env.send(action)
         env.recv()
+    return clock.read()
+
+
+def grouped(pool: Pool, steps: int) -> Spent:
+    """The same by the groups of a run, in threads of their own where its collector has them."""
+
+    def run(group: int) -> None:
+        rng, env = np.random.default_rng(group), pool.envs[group]
+        shape = (steps, pool.num_seeds, env.num_envs // pool.num_seeds, env.spec.num_agents)
+        for action in rng.integers(0, env.spec.num_actions, shape).astype(np.int32):
+            pool.send(group, action)
+            pool.recv(group)
+
+    clock = Clock()
+    with ThreadPoolExecutor(len(pool.envs) if pool.concurrent else 1) as threads:
+        list(threads.map(run, range(len(pool.envs))))
     return clock.read()
 
 
@@ -192,6 +227,7 @@ def main() -> None:
         best: dict[str, Spent] = {}
         for _ in range(given.repeats):
             _least(best, "alone", alone(pool, given.rollout))
+            _least(best, "grouped", grouped(programs["training"].pool, given.rollout))
             spent, states["training"] = collecting(programs["training"], states["training"], 1)
             _least(best, "collecting", spent)
             for name, program in programs.items():
@@ -213,6 +249,7 @@ def main() -> None:
                 name: round(rate / rates["alone"], 3) for name, rate in rates.items() if name != "alone"
             },
             "cores_busy": {name: round(least.cpu / least.seconds, 2) for name, least in best.items()},
+            "threads_queued": {name: round(least.queued / least.seconds, 2) for name, least in best.items()},
             "ms_per_step": per_step(programs["training"], states["training"]),
         }
         print(json.dumps(row, ensure_ascii=False), flush=True)

@@ -220,9 +220,8 @@ class Collector:
             meanwhile()
             yield
             track.action[:, t] = np.asarray(action)
-            with pool.under_way:
-                pool.send(g, track.action[:, t])
-                timestep = pool.recv(g)
+            pool.send(g, track.action[:, t])
+            timestep = pool.recv(g)
             track.put(t, timestep)
             if self.bootstraps:
                 cuts += self._cuts(t, g, timestep, track.action[:, t], carry)

@@ -7,7 +7,6 @@ seed of its own, so which group it is in changes nothing about what it does.
 from __future__ import annotations
 
 import itertools
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -55,10 +54,6 @@ def _split(count: int, parts: int) -> list[slice]:
 class Pool:
     """The groups and their simulators.
 
-    Simulators with threads of their own share the cores evenly. With all groups `under_way` at once they would also be
-    done at the same time, and then all wait for actions. So no more than two are: one fills the gaps of the other
-    while the rest have their actions computed.
-
     Arrays go in and come out with the axes [S, n, ...], n being the group's environments of each seed. Whatever a
     simulator raises becomes an `EnvFailed`, and the pool is `broken` from then on.
 
@@ -74,7 +69,6 @@ class Pool:
         self.num_seeds = num_seeds
         self.shares = shares(num_train, num_beside, min(groups, num_train))
         self.broken = False
-        self.under_way = threading.Semaphore(2)
         self.envs: list[HostEnv] = []
         for share in self.shares:
             self.envs.append(self._call("be made", lambda n=num_seeds * share.size: make_env(n)))
