@@ -19,10 +19,13 @@ import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
+from pqn.networks.norms import LayerNorm, standardise, standardised_change
+from pqn.networks.torsos import taps
 from pqn.types import Array
 
-TAPS = 1  # of a filter in one matrix product
-WARPS, STAGES = 4, 3
+# As timed on an H200. With four taps of a filter in one product and five stages, a program takes so much of a
+# multiprocessor's own memory that no two of them share one; correct, and not timed yet.
+TAPS, WARPS, STAGES = 1, 4, 3
 
 
 class Layer(NamedTuple):
@@ -42,26 +45,26 @@ class Saved(NamedTuple):
     inverse: Array  # what each cell was multiplied by to that end
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(2, 3))
-def stack(x: Array, layers: tuple[Layer, ...], epsilon: float = 1e-6, interpret: bool = False) -> Array:
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def stack(x: Array, layers: tuple[Layer, ...], interpret: bool = False) -> Array:
     """Convolution → LayerNorm → ReLU, once per layer: [batch, height, width, channels] to [..., features].
 
     `interpret` runs the kernels without a GPU, slowly.
     """
-    return _forward(x, layers, epsilon, interpret)[0]
+    return _forward(x, layers, interpret)[0]
 
 
-def _forward(x: Array, layers: tuple[Layer, ...], epsilon: float, interpret: bool) -> tuple[Array, Any]:
+def _forward(x: Array, layers: tuple[Layer, ...], interpret: bool) -> tuple[Array, Any]:
     batch, height, width, _ = x.shape
     cells = height * width
     sizes = [size for layer in layers for size in (cells * layer.bias.size, cells * layer.bias.size, cells)]
-    kernel = partial(_forward_kernel, _Grid(height, width), _Where(layers), epsilon, interpret)
+    kernel = partial(_forward_kernel, _Grid(height, width), _Where(layers), interpret)
     outs = _call(kernel, [x.reshape(batch, -1)], layers, sizes, interpret)
     saved = tuple(Saved(*outs[i : i + 3]) for i in range(0, len(outs), 3))
     return saved[-1].out.reshape(batch, height, width, -1), (x, layers, saved)
 
 
-def _backward(epsilon: float, interpret: bool, kept: Any, gradient: Array) -> tuple[Array, tuple[Layer, ...]]:
+def _backward(interpret: bool, kept: Any, gradient: Array) -> tuple[Array, tuple[Layer, ...]]:
     x, layers, saved = kept
     batch, height, width, _ = x.shape
     image = lambda flat: flat.reshape(batch, height, width, -1)  # noqa: E731
@@ -92,10 +95,8 @@ def convolution(x: Array, kernel: Array) -> Array:
 
 def _kernel_gradient(x: Array, error: Array, shape: tuple[int, ...]) -> Array:
     rows, columns, _, features = shape
-    _, height, width, _ = x.shape
     wide = jnp.pad(x, ((0, 0), *(((size - 1) // 2, size // 2) for size in (rows, columns)), (0, 0)))
-    slices = [wide[:, i : i + height, j : j + width] for i in range(rows) for j in range(columns)]
-    patches = jnp.concatenate(slices, axis=-1)
+    patches = jnp.concatenate(taps(wide, rows, columns), axis=-1)
     return (patches.reshape(-1, patches.shape[-1]).T @ error.reshape(-1, features)).reshape(shape)
 
 
@@ -176,19 +177,17 @@ class _Grid:
         return jax.lax.fori_loop(0, -(-rows * columns // TAPS), add, jnp.zeros((len(cell), width)))
 
 
-def _forward_kernel(grid: _Grid, where: _Where, epsilon: float, interpret: bool, params: Any, x: Any, *outs: Any):
+def _forward_kernel(grid: _Grid, where: _Where, interpret: bool, params: Any, x: Any, *outs: Any):
     for layer, shape in enumerate(where.shapes):
         out, unit_out, inverse_out = outs[3 * layer : 3 * layer + 3]
         bias, scale, shift = where.vectors(params, layer)
         z = grid.convolve(x, params, where.starts[layer][0], shape) + bias
-        centred = z - jnp.mean(z, axis=1, keepdims=True)
-        inverse = jax.lax.rsqrt(jnp.mean(centred * centred, axis=1) + epsilon)
-        unit = centred * inverse[:, None]
+        unit, inverse = standardise(z, LayerNorm.epsilon)
         at, inside = grid.features(shape[-1])
         triton.store(out.at[at], jnp.maximum(unit * scale + shift, 0.0), mask=inside)
         triton.store(unit_out.at[at], unit, mask=inside)
         cell, inside = grid.cells()
-        triton.store(inverse_out.at[cell], inverse, mask=inside)
+        triton.store(inverse_out.at[cell], inverse.reshape(-1), mask=inside)
         _wait(interpret)
         x = out
 
@@ -206,9 +205,7 @@ def _backward_kernel(grid: _Grid, where: _Where, interpret: bool, params: Any, g
         inverse = triton.load(saved[2 * layer + 1].at[cell], mask=there, other=0.0)
         _, scale, shift = where.vectors(params, layer)
         gradient = jnp.where(unit * scale + shift > 0, gradient, 0.0)
-        scaled = gradient * scale
-        centred = scaled - jnp.mean(scaled, axis=1, keepdims=True)
-        error = inverse[:, None] * (centred - unit * jnp.mean(unit * centred, axis=1, keepdims=True))
+        error = standardised_change(unit, inverse[:, None], gradient * scale)
         triton.store(errors[layer].at[at], error, mask=inside)
         start = 3 * sum(shape[-1] for shape in where.shapes[:layer])
         for place, part in enumerate((error, gradient * unit, gradient)):  # of bias, scale and shift

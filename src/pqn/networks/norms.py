@@ -48,11 +48,11 @@ def standardised(x: Array, epsilon: float) -> Array:
     means of x and x² side by side take three. The derivative is written down because it has the same shape, one mean
     after the other, in either direction; differentiation finds a form that takes more kernels.
     """
-    return _standardised(x, epsilon)[0]
+    return standardise(x, epsilon)[0]
 
 
-def _standardised(x: Array, epsilon: float) -> tuple[Array, Array]:
-    """And by what it was multiplied."""
+def standardise(x: Array, epsilon: float) -> tuple[Array, Array]:
+    """`standardised`, and what it was multiplied by, [..., 1]."""
     centred = x - jnp.mean(x, -1, keepdims=True)
     inverse = jax.lax.rsqrt(jnp.mean(jnp.square(centred), -1, keepdims=True) + epsilon)
     return centred * inverse, inverse
@@ -60,10 +60,15 @@ def _standardised(x: Array, epsilon: float) -> tuple[Array, Array]:
 
 @standardised.defjvp
 def _standardised_jvp(epsilon: float, primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    y, inverse = _standardised(*primals, epsilon)
-    scaled = inverse * tangents[0]
+    y, inverse = standardise(*primals, epsilon)
+    return y, standardised_change(y, inverse, tangents[0])
+
+
+def standardised_change(y: Array, inverse: Array, change: Array) -> Array:
+    """By how much y = `standardised(x)` changes with x; since this is symmetric, also its gradient back to x."""
+    scaled = inverse * change
     centred = scaled - jnp.mean(scaled, -1, keepdims=True)
-    return y, centred - y * jnp.mean(y * centred, -1, keepdims=True)
+    return centred - y * jnp.mean(y * centred, -1, keepdims=True)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(1,))

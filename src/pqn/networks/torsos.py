@@ -48,12 +48,7 @@ class Conv(nn.Module):
             # The same convolution, but of blocks and with stride 1: a few long slices instead of many short ones.
             x, kernel = in_blocks(x, stride), jnp.moveaxis(in_blocks(jnp.moveaxis(kernel, -1, 0), stride), 0, -1)
             rows, columns, stride = rows // stride, columns // stride, 1
-        height, width = (x.shape[1] - rows) // stride + 1, (x.shape[2] - columns) // stride + 1
-        slices = [
-            x[:, i : i + height * stride : stride, j : j + width * stride : stride]
-            for i in range(rows)
-            for j in range(columns)
-        ]  # in the order of the kernel's own axes
+        slices = taps(x, rows, columns, stride)
         # The bias is the weight of an input that is always one: its gradient then is part of the kernel's, instead of a
         # sum over all positions, for which an accelerator takes two more steps. Behind it come inputs that are always
         # zero: rows of a multiple of eight numbers can be read in pieces of 16 bytes.
@@ -62,6 +57,16 @@ class Conv(nn.Module):
         weights = jnp.concatenate([weights, jnp.pad(bias[None], ((0, more - 1), (0, 0)))])
         constants = jnp.broadcast_to(jnp.eye(1, more, dtype=x.dtype), (*slices[0].shape[:-1], more))
         return jnp.concatenate([*slices, constants], axis=-1) @ weights
+
+
+def taps(x: Array, rows: int, columns: int, stride: int = 1) -> list[Array]:
+    """The image as each weight of a filter of rows × columns meets it, in the order of a kernel's own axes."""
+    height, width = (x.shape[1] - rows) // stride + 1, (x.shape[2] - columns) // stride + 1
+    return [
+        x[:, i : i + height * stride : stride, j : j + width * stride : stride]
+        for i in range(rows)
+        for j in range(columns)
+    ]
 
 
 def in_blocks(x: Array, size: int) -> Array:
