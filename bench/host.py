@@ -31,6 +31,7 @@ from pqn.cli.options import pair
 from pqn.config import Config
 from pqn.device import enable_compilation_cache, simulator_groups
 from pqn.envs import registry
+from pqn.host.cores import apart
 from pqn.host.pool import Pool
 from pqn.host.program import HostProgram
 from pqn.presets import preset
@@ -131,21 +132,23 @@ def grouped(pool: Pool, steps: int) -> Spent:
         rng, env = np.random.default_rng(group), pool.envs[group]
         shape = (steps, pool.num_seeds, env.num_envs // pool.num_seeds, env.spec.num_agents)
         for action in rng.integers(0, env.spec.num_actions, shape).astype(np.int32):
-            pool.send(group, action)
-            pool.recv(group)
+            with pool.under_way:
+                pool.send(group, action)
+                pool.recv(group)
 
-    clock = Clock()
-    with ThreadPoolExecutor(len(pool.envs) if pool.concurrent else 1) as threads:
+    with apart(pool.cores), ThreadPoolExecutor(len(pool.envs) if pool.concurrent else 1) as threads:
+        clock = Clock()
         list(threads.map(run, range(len(pool.envs))))
-    return clock.read()
+        return clock.read()
 
 
 def collecting(program: HostProgram, state: RunState, rollouts: int) -> tuple[Spent, RunState]:
-    clock = Clock()
-    for _ in range(rollouts):
-        state, lesson = program._collect(state, state.learner, lambda: None)
-    jax.block_until_ready(lesson.collected.tracks[-1].value[-1])
-    return clock.read(), state
+    with apart(program.pool.cores):
+        clock = Clock()
+        for _ in range(rollouts):
+            state, lesson = program._collect(state, state.learner, lambda: None)
+        jax.block_until_ready(lesson.collected.tracks[-1].value[-1])
+        return clock.read(), state
 
 
 def per_step(program: HostProgram, state: RunState, rollouts: int = 3) -> dict[str, float]:

@@ -42,7 +42,7 @@ def values_and_gradients(function, x, layers):
 @pytest.mark.parametrize("grid", [(4, 5), (5, 9), (1, 3)])  # padded to 32, 64 and 16 cells
 @pytest.mark.parametrize("taps", [1, 4])
 def test_the_kernels_compute_what_xla_does(grid, taps, monkeypatch):
-    monkeypatch.setattr(fused, "TAPS", taps)
+    monkeypatch.setattr(fused, "how", lambda cells: fused.How(taps, stages=3))
     x = jax.random.normal(jax.random.key(0), (3, *grid, 6))
     layers = layers_of(jax.random.key(1), 6)
     got = values_and_gradients(partial(stack, interpret=True), x, layers)

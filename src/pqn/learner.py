@@ -7,15 +7,14 @@ is cut into segments of length L; L = 1 is the feed-forward shuffle over all T·
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
-from jax.flatten_util import ravel_pytree
 
 from pqn.config import Config
 from pqn.device import unroll
@@ -26,6 +25,8 @@ from pqn.networks.qnetwork import QNetwork, kernel_norms
 from pqn.returns import lambda_returns
 from pqn.types import Array, EnvSpec, Inputs, PyTree, Rollout
 
+Packed = tuple[Array, ...]  # parameters, as `pack` has them
+LARGE, ROWS = 2**17, 256  # numbers in an array, and in what is left of a vector of them after a first stage of summing
 MIXER = "mixer"  # its parameters' name beside those of the network
 
 
@@ -70,14 +71,14 @@ class LearnerState(NamedTuple):
 
     params: PyTree
     stats: PyTree  # running statistics of batch norms; {} without any
-    opt: PyTree  # of the parameters as one flat vector
+    opt: PyTree  # of the parameters as `pack` has them
     updates: Array  # int32, rollouts learned from so far
 
 
-class FlatState(NamedTuple):
-    """What a gradient step changes, the parameters as one vector."""
+class PackedState(NamedTuple):
+    """What a gradient step changes, the parameters in a few arrays."""
 
-    params: Array  # [P]
+    params: Packed
     stats: PyTree
     opt: PyTree
 
@@ -129,7 +130,7 @@ class Learner:
         inputs = jax.tree.map(lambda x: x[None], inputs)
         variables = self.network.init(key, self.network.initial_carry(1, agents), inputs)
         params = variables["params"] | self._init_mixer(jax.random.fold_in(key, 1))
-        opt = self.optimizer.init(ravel_pytree(params)[0])
+        opt = self.optimizer.init(pack(params))
         return LearnerState(params, variables.get("batch_stats", {}), opt, jnp.int32(0))
 
     def inputs(self, obs: Array, first: Array, last_action: Array, last_reward: Array) -> Inputs:
@@ -187,8 +188,8 @@ class Learner:
     ) -> tuple[LearnerState, dict[str, Array]]:
         """E epochs of minibatch steps on one rollout. Returns the new state and the means of what was seen."""
         work = self.prepare(state, rollout, key, hyper)
-        flat, metrics = self.descend(self.flatten(state), state.params, work, hyper)
-        return self.finish(state, flat, work, metrics)
+        packed, metrics = self.descend(self.pack(state), state.params, work, hyper)
+        return self.finish(state, packed, work, metrics)
 
     def prepare(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> Work:
         """Targets, segments and the order in which they will be visited."""
@@ -203,45 +204,45 @@ class Learner:
         steps = state.updates * (epochs * minibatches) + jnp.arange(epochs * minibatches)
         return Work(segments, orders, steps, mean(targets, rollout.valid))
 
-    def flatten(self, state: LearnerState) -> FlatState:
-        # Clipping and optimising one flat vector instead of a tree of small arrays: fewer kernels, which is what a
-        # small network's gradient step costs on an accelerator.
-        return FlatState(ravel_pytree(state.params)[0], state.stats, state.opt)
+    def pack(self, state: LearnerState) -> PackedState:
+        return PackedState(pack(state.params), state.stats, state.opt)
 
-    def descend(self, flat: FlatState, params: PyTree, work: Work, hyper: Hyper) -> tuple[FlatState, dict[str, Array]]:
+    def descend(
+        self, packed: PackedState, params: PyTree, work: Work, hyper: Hyper
+    ) -> tuple[PackedState, dict[str, Array]]:
         """The gradient steps of `work`, or of a part of them; `params` only lends its structure. Metrics are [K]."""
-        _, unravel = ravel_pytree(params)
 
-        def gradient_step(c: FlatState, xs: tuple[Array, Array]) -> tuple[FlatState, dict[str, Array]]:
+        def gradient_step(c: PackedState, xs: tuple[Array, Array]) -> tuple[PackedState, dict[str, Array]]:
             order, step = xs
-            return self.gradient_step(c, unravel, pick(work.segments, order), step, hyper)
+            return self.gradient_step(c, params, pick(work.segments, order), step, hyper)
 
-        return jax.lax.scan(gradient_step, flat, (work.orders, work.steps), unroll=unroll(len(work.orders)))
+        return jax.lax.scan(gradient_step, packed, (work.orders, work.steps), unroll=unroll(len(work.orders)))
 
     def finish(
-        self, state: LearnerState, flat: FlatState, work: Work, metrics: dict[str, Array]
+        self, state: LearnerState, packed: PackedState, work: Work, metrics: dict[str, Array]
     ) -> tuple[LearnerState, dict[str, Array]]:
         """The state after the update, and the means of the metrics of its gradient steps [K]."""
         metrics = {name: jnp.mean(value) for name, value in metrics.items()} | {"target": work.target}
-        _, unravel = ravel_pytree(state.params)
-        return LearnerState(unravel(flat.params), flat.stats, flat.opt, state.updates + 1), metrics
+        params = unpack(packed.params, state.params)
+        return LearnerState(params, packed.stats, packed.opt, state.updates + 1), metrics
 
     def gradient_step(
-        self, state: FlatState, unravel: Callable[[Array], PyTree], batch: Segments, step: Array, hyper: Hyper
-    ) -> tuple[FlatState, dict[str, Array]]:
-        """One clipped, decayed optimiser step on one minibatch."""
+        self, state: PackedState, params: PyTree, batch: Segments, step: Array, hyper: Hyper
+    ) -> tuple[PackedState, dict[str, Array]]:
+        """One clipped, decayed optimiser step on one minibatch; `params` only lends its structure."""
 
-        def loss(params: Array) -> tuple[Array, tuple[PyTree, dict[str, Array]]]:
-            return self.loss(unravel(params), state.stats, batch, hyper)
+        def loss(packed: Packed) -> tuple[Array, tuple[PyTree, dict[str, Array]]]:
+            return self.loss(unpack(packed, params), state.stats, batch, hyper)
 
         gradient, (stats, metrics) = jax.grad(loss, has_aux=True)(state.params)
-        norm = jnp.sqrt(jnp.sum(jnp.square(gradient)))
-        gradient = gradient * jnp.minimum(1.0, hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
-        out: Any = self.optimizer.update(gradient, state.opt)
+        norm = length(gradient)
+        shorten = jnp.minimum(1.0, hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
+        out: Any = self.optimizer.update(tuple(part * shorten for part in gradient), state.opt)
         direction, opt = out
         steps = self.config.learner.epochs * self.config.learner.minibatches * hyper.updates
         lr = linear(hyper.lr, hyper.lr_final, steps, step)
-        return FlatState(state.params - lr * direction, stats, opt), metrics | {"grad_norm": norm}
+        after = tuple(old - lr * change for old, change in zip(state.params, direction, strict=True))
+        return PackedState(after, stats, opt), metrics | {"grad_norm": norm}
 
     def loss(
         self, params: PyTree, stats: PyTree, batch: Segments, hyper: Hyper
@@ -288,6 +289,35 @@ class Learner:
         values = jax.lax.stop_gradient(self.value(params, q, batch.avail, batch.world))
         next_values = jnp.concatenate([values[1:], batch.after])
         return lambda_returns(batch.reward, batch.discount, next_values, hyper.lam)
+
+
+def length(packed: Packed) -> Array:
+    """The Euclidean norm, in two stages: each array by rows, and then all of these sums."""
+    small, *large = packed
+    rows = jnp.pad(small, (0, -small.size % ROWS)).reshape(ROWS, -1)
+    sums = [jnp.sum(jnp.square(part), axis=range(1, part.ndim)) for part in (rows, *large)]
+    return jnp.sqrt(jnp.sum(jax.lax.optimization_barrier(jnp.concatenate(sums))))
+
+
+def pack(params: PyTree) -> Packed:
+    """The parameters as a few arrays: all small ones in a vector, and each large one as it is.
+
+    Clipping and optimising one vector instead of a tree of small arrays takes fewer kernels, and their number is what a
+    small network's gradient step costs on an accelerator. A large matrix in it would have to be copied out of it.
+    """
+    leaves = jax.tree.leaves(params)
+    small = [leaf.reshape(-1) for leaf in leaves if leaf.size < LARGE]
+    return (jnp.concatenate(small), *(leaf for leaf in leaves if leaf.size >= LARGE))
+
+
+def unpack(packed: Packed, params: PyTree) -> PyTree:
+    """What `pack` was given; `params` only lends its structure."""
+    leaves, structure = jax.tree.flatten(params)
+    sizes = [leaf.size for leaf in leaves if leaf.size < LARGE]
+    ends = list(itertools.accumulate(sizes))
+    small, large = iter(jnp.split(packed[0], ends[:-1])), iter(packed[1:])
+    parts = [next(small).reshape(leaf.shape) if leaf.size < LARGE else next(large) for leaf in leaves]
+    return jax.tree.unflatten(structure, parts)
 
 
 def cut(rollout: Rollout, targets: Array, next_values: Array, length: int) -> Segments:

@@ -11,6 +11,7 @@ only the newest crosses (`Shifted`): the others are there already.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor, wait
 from threading import Event
@@ -29,6 +30,10 @@ from pqn.learner import Hyper, Learner, LearnerState
 from pqn.types import Array, EpisodeStats, Inputs, PyTree, Rollout, TimeStep
 
 Turns = Generator[None, None, Part]
+
+# Seconds after which a thread that waits for Python's lock asks for it. Threads of groups hold it for a millisecond at
+# most, but meanwhile the simulators of another one have nothing to do.
+PATIENCE = 5e-5
 
 
 class Collector:
@@ -220,8 +225,9 @@ class Collector:
             meanwhile()
             yield
             track.action[:, t] = np.asarray(action)
-            pool.send(g, track.action[:, t])
-            timestep = pool.recv(g)
+            with pool.under_way:
+                pool.send(g, track.action[:, t])
+                timestep = pool.recv(g)
             track.put(t, timestep)
             if self.bootstraps:
                 cuts += self._cuts(t, g, timestep, track.action[:, t], carry)
@@ -319,12 +325,15 @@ def _side_by_side(groups: list[Turns]) -> list[Part]:
             stop.set()
             raise
 
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(PATIENCE)
     with ThreadPoolExecutor(len(groups)) as pool:
         futures = [pool.submit(run, group) for group in groups]
         try:
             wait(futures)
         finally:
             stop.set()
+            sys.setswitchinterval(interval)
     return [future.result() for future in futures]
 
 

@@ -7,6 +7,7 @@ seed of its own, so which group it is in changes nothing about what it does.
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 from pqn.envs.base import HostEnv
 from pqn.envs.promises import check_fields
 from pqn.errors import EnvFailed, PqnError
+from pqn.host.cores import division, on_simulators_cores
 from pqn.types import TimeStep
 
 
@@ -54,6 +56,10 @@ def _split(count: int, parts: int) -> list[slice]:
 class Pool:
     """The groups and their simulators.
 
+    Simulators with threads of their own share their cores evenly. With all groups `under_way` at once they would also
+    be done at the same time, and then all wait for actions. So no more than two are: one fills the gaps of the other
+    while the rest have their actions computed.
+
     Arrays go in and come out with the axes [S, n, ...], n being the group's environments of each seed. Whatever a
     simulator raises becomes an `EnvFailed`, and the pool is `broken` from then on.
 
@@ -69,10 +75,12 @@ class Pool:
         self.num_seeds = num_seeds
         self.shares = shares(num_train, num_beside, min(groups, num_train))
         self.broken = False
+        self.under_way = threading.Semaphore(2)
         self.envs: list[HostEnv] = []
         for share in self.shares:
             self.envs.append(self._call("be made", lambda n=num_seeds * share.size: make_env(n)))
         self.concurrent = all(getattr(env, "concurrent", False) for env in self.envs)
+        self.cores = division(self.concurrent)
         self.stacks = all(getattr(env, "stacks", False) for env in self.envs)
         self.can_save = all(hasattr(env, "save") and hasattr(env, "restore") for env in self.envs)
 
@@ -81,7 +89,8 @@ class Pool:
         out = []
         for share, env in zip(self.shares, self.envs, strict=True):
             seeds = np.concatenate([train_seeds[:, share.train], beside_seeds[:, share.beside]], axis=1).ravel()
-            timestep = self._call("reset", lambda env=env, seeds=seeds: env.reset(seeds))
+            start = lambda env=env, seeds=seeds: env.reset(seeds)  # noqa: E731
+            timestep = self._call("reset", lambda start=start: on_simulators_cores(self.cores, start))
             check_fields("reset", timestep, env.spec, env.num_envs)
             out.append(self._by_seed(timestep))
         return out

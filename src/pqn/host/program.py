@@ -24,10 +24,11 @@ from pqn.device import compiler_options, over_seeds
 from pqn.errors import ConfigError, EnvFailed
 from pqn.evaluate import Evaluation, step_limit
 from pqn.host.collect import Collector, over_seeds_but_last
+from pqn.host.cores import apart
 from pqn.host.greedy import Beside, Player, env_seeds
 from pqn.host.pool import Pool
 from pqn.host.records import Collected, Shifted
-from pqn.learner import FlatState, Hyper, Learner, LearnerState, Work
+from pqn.learner import Hyper, Learner, LearnerState, PackedState, Work
 from pqn.program import NEVER, EnvFactory, RunState, report
 from pqn.rollout import Finished
 from pqn.types import Array, EnvSpec, EpisodeStats, Inputs, PyTree
@@ -93,25 +94,25 @@ class HostProgram:
 
     def prepare_one(
         self, state: LearnerState, key: Array, collected: Collected, hyper: Hyper
-    ) -> tuple[FlatState, Work, EpisodeStats, Inputs, Finished]:
+    ) -> tuple[PackedState, Work, EpisodeStats, Inputs, Finished]:
         data, episode, window, finished = self.collector.pack_one(collected, hyper)
-        return self.learner.flatten(state), self.learner.prepare(state, data, key, hyper), episode, window, finished
+        return self.learner.pack(state), self.learner.prepare(state, data, key, hyper), episode, window, finished
 
     def descend_one(
-        self, flat: FlatState, params: PyTree, work: Work, given: tuple[Hyper, Array]
-    ) -> tuple[FlatState, dict[str, Array]]:
+        self, packed: PackedState, params: PyTree, work: Work, given: tuple[Hyper, Array]
+    ) -> tuple[PackedState, dict[str, Array]]:
         """The gradient steps from number `start` on, as many as make a piece."""
         hyper, start = given
         part = lambda x: jax.lax.dynamic_slice_in_dim(x, start, self._piece)  # noqa: E731
         return self.learner.descend(
-            flat, params, work._replace(orders=part(work.orders), steps=part(work.steps)), hyper
+            packed, params, work._replace(orders=part(work.orders), steps=part(work.steps)), hyper
         )
 
     def finish_one(
-        self, state: LearnerState, flat: FlatState, work: Work, metrics: list[dict[str, Array]], finished: Finished
+        self, state: LearnerState, packed: PackedState, work: Work, metrics: list[dict[str, Array]], finished: Finished
     ) -> tuple[LearnerState, dict[str, Array]]:
         joined = jax.tree.map(lambda *x: jnp.concatenate(x), *metrics)
-        learner, means = self.learner.finish(state, flat, work, joined)
+        learner, means = self.learner.finish(state, packed, work, joined)
         return learner, report(learner, means, finished)
 
     # --- S seeds, compiled ------------------------------------------------------------------------------------------
@@ -157,10 +158,10 @@ class HostProgram:
         learner, key = jax.eval_shape(jobs["init"], self.seeds)
         shapes: dict[str, tuple] = {"init": (self.seeds,), "split": (key,)}
         shapes["prepare"] = (learner, key, self._collected_shape(), self.hyper)
-        flat, work, _, _, finished = jax.eval_shape(jobs["prepare"], *shapes["prepare"])
-        shapes["descend"] = (flat, learner.params, work, (self.hyper, jax.ShapeDtypeStruct((), jnp.int32)))
+        packed, work, _, _, finished = jax.eval_shape(jobs["prepare"], *shapes["prepare"])
+        shapes["descend"] = (packed, learner.params, work, (self.hyper, jax.ShapeDtypeStruct((), jnp.int32)))
         _, metrics = jax.eval_shape(jobs["descend"], *shapes["descend"])
-        shapes["finish"] = (learner, flat, work, [metrics] * (self._steps // self._piece), finished)
+        shapes["finish"] = (learner, packed, work, [metrics] * (self._steps // self._piece), finished)
         with ThreadPoolExecutor(len(shapes)) as pool:
             options = compiler_options()
             futures = {
@@ -217,9 +218,10 @@ class HostProgram:
         rows: list[dict[str, Array]] = []
         try:
             left = self.config.updates - int(np.asarray(state.learner.updates)[0])
-            for number in range(1, count + 1):
-                state, metrics = self._update(state, ahead=self.config.learner.overlap and number < left)
-                rows.append(metrics)
+            with apart(self.pool.cores):
+                for number in range(1, count + 1):
+                    state, metrics = self._update(state, ahead=self.config.learner.overlap and number < left)
+                    rows.append(metrics)
         except EnvFailed as failure:
             failure.state, failure.totals, failure.done = state, _totals(rows), len(rows)
             raise
@@ -233,7 +235,7 @@ class HostProgram:
         stream, collected = state.stream, pending.collected
         episode, window = stream.episode, stream.window
         collected = collected._replace(stream=collected.stream._replace(episode=episode, window=window))
-        flat, work, episode, window, finished = self._compiled["prepare"](
+        packed, work, episode, window, finished = self._compiled["prepare"](
             state.learner, pending.key, collected, self.hyper
         )
         del collected, pending
@@ -243,14 +245,14 @@ class HostProgram:
         learning = Lock()
 
         def learn_a_little() -> None:
-            nonlocal flat
+            nonlocal packed
             if not learning.acquire(blocking=False):  # another thread is at it; this one has simulators to feed
                 return
             try:
                 start = next(rest, None)
                 if start is not None:
                     given = (self.hyper, np.int32(start))
-                    flat, seen = self._compiled["descend"](flat, state.learner.params, work, given)
+                    packed, seen = self._compiled["descend"](packed, state.learner.params, work, given)
                     metrics.append(seen)
             finally:
                 learning.release()
@@ -260,7 +262,7 @@ class HostProgram:
             after, self._pending = self._collect(state, state.learner, learn_a_little)
         while len(metrics) < self._steps // self._piece:
             learn_a_little()
-        learner, row = self._compiled["finish"](state.learner, flat, work, metrics, finished)
+        learner, row = self._compiled["finish"](state.learner, packed, work, metrics, finished)
         stream = after.stream._replace(episode=episode, window=window)
         return RunState(learner, stream, after.key), row
 
