@@ -23,6 +23,10 @@ class EnvConfig:
     """N, environments stepped in parallel per seed."""
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Options of the environment, as `key=value` pairs."""
+    cores: Literal["apart", "shared"] = "apart"
+    """Simulators outside of JAX that step on threads of their own, beside an accelerator and with 8 cores or more: each
+    of their threads stays on one core, and two cores belong to the rest of the program. `shared`: everybody runs
+    everywhere, as is better on a machine that is busy with something else."""
 
 
 @dataclasses.dataclass(frozen=True)

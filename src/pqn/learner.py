@@ -26,7 +26,7 @@ from pqn.returns import lambda_returns
 from pqn.types import Array, EnvSpec, Inputs, PyTree, Rollout
 
 Packed = tuple[Array, ...]  # parameters, as `pack` has them
-LARGE, ROWS = 2**17, 256  # numbers in an array, and in what is left of a vector of them after a first stage of summing
+LARGE = 2**17  # numbers
 MIXER = "mixer"  # its parameters' name beside those of the network
 
 
@@ -235,7 +235,7 @@ class Learner:
             return self.loss(unpack(packed, params), state.stats, batch, hyper)
 
         gradient, (stats, metrics) = jax.grad(loss, has_aux=True)(state.params)
-        norm = length(gradient)
+        norm = jnp.sqrt(sum(jnp.sum(jnp.square(part)) for part in gradient))
         shorten = jnp.minimum(1.0, hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
         out: Any = self.optimizer.update(tuple(part * shorten for part in gradient), state.opt)
         direction, opt = out
@@ -289,14 +289,6 @@ class Learner:
         values = jax.lax.stop_gradient(self.value(params, q, batch.avail, batch.world))
         next_values = jnp.concatenate([values[1:], batch.after])
         return lambda_returns(batch.reward, batch.discount, next_values, hyper.lam)
-
-
-def length(packed: Packed) -> Array:
-    """The Euclidean norm, in two stages: each array by rows, and then all of these sums."""
-    small, *large = packed
-    rows = jnp.pad(small, (0, -small.size % ROWS)).reshape(ROWS, -1)
-    sums = [jnp.sum(jnp.square(part), axis=range(1, part.ndim)) for part in (rows, *large)]
-    return jnp.sqrt(jnp.sum(jax.lax.optimization_barrier(jnp.concatenate(sums))))
 
 
 def pack(params: PyTree) -> Packed:

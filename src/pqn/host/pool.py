@@ -67,10 +67,17 @@ class Pool:
       make_env: makes a `HostEnv` of a given size; called once for each group.
       num_seeds, num_train, num_beside: S, N and E.
       groups: how many; fewer where there are fewer training environments.
+      apart: whether simulators and the rest of the program may be given cores of their own.
     """
 
     def __init__(
-        self, make_env: Callable[[int], HostEnv], num_seeds: int, num_train: int, num_beside: int, groups: int = 2
+        self,
+        make_env: Callable[[int], HostEnv],
+        num_seeds: int,
+        num_train: int,
+        num_beside: int,
+        groups: int = 2,
+        apart: bool = True,
     ):
         self.num_seeds = num_seeds
         self.shares = shares(num_train, num_beside, min(groups, num_train))
@@ -80,7 +87,7 @@ class Pool:
         for share in self.shares:
             self.envs.append(self._call("be made", lambda n=num_seeds * share.size: make_env(n)))
         self.concurrent = all(getattr(env, "concurrent", False) for env in self.envs)
-        self.cores = division(self.concurrent)
+        self.cores = division(self.concurrent) if apart else None
         self.stacks = all(getattr(env, "stacks", False) for env in self.envs)
         self.can_save = all(hasattr(env, "save") and hasattr(env, "restore") for env in self.envs)
 

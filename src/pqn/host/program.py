@@ -120,7 +120,8 @@ class HostProgram:
     @functools.cached_property
     def pool(self) -> Pool:
         config = self.config
-        return Pool(self.make_env, config.seeds, config.env.num_envs, self.num_beside, self.groups)
+        apart = config.env.cores == "apart"
+        return Pool(self.make_env, config.seeds, config.env.num_envs, self.num_beside, self.groups, apart)
 
     @functools.cached_property
     def collector(self) -> Collector:
