@@ -67,9 +67,9 @@ def apart(where: Division | None) -> Iterator[None]:
     if where is None:
         yield
         return
-    ours = [thread for thread in threads() if not affinity(thread) <= where.simulators]
-    for thread in ours:
-        confine(thread, where.program)
+    for thread in threads():
+        if not affinity(thread) <= where.simulators:
+            confine(thread, where.program)
     try:
         yield
     finally:
@@ -86,10 +86,10 @@ def threads() -> list[int]:
 def affinity(thread: int) -> set[int]:
     try:
         return os.sched_getaffinity(thread)
-    except ProcessLookupError:  # it has ended meanwhile
+    except OSError:  # it has ended meanwhile
         return set()
 
 
 def confine(thread: int, cores: Set[int]) -> None:
-    with contextlib.suppress(ProcessLookupError):
+    with contextlib.suppress(OSError):  # it has ended, or a sandbox forbids this
         os.sched_setaffinity(thread, cores)

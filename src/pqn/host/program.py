@@ -119,9 +119,8 @@ class HostProgram:
 
     @functools.cached_property
     def pool(self) -> Pool:
-        config = self.config
-        apart = config.env.cores == "apart"
-        return Pool(self.make_env, config.seeds, config.env.num_envs, self.num_beside, self.groups, apart)
+        env, seeds = self.config.env, self.config.seeds
+        return Pool(self.make_env, seeds, env.num_envs, self.num_beside, self.groups, apart=env.cores == "apart")
 
     @functools.cached_property
     def collector(self) -> Collector:
