@@ -2,6 +2,7 @@
 
 import sys
 from functools import partial
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -49,6 +50,16 @@ def test_the_kernels_compute_what_xla_does(grid, taps, monkeypatch):
     want = values_and_gradients(plain, x, layers)
     for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4 * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize(
+    ("capability", "cells", "taps", "stages"),
+    [("9.0", 32, 4, 5), ("9.0", 64, 4, 4), ("8.0", 16, 4, 5), ("8.9", 32, 1, 3), ("12.0", 64, 1, 3), (None, 32, 1, 3)],
+)
+def test_only_roomy_multiprocessors_take_four_taps_at_a_time(capability, cells, taps, stages, monkeypatch):
+    device = SimpleNamespace() if capability is None else SimpleNamespace(compute_capability=capability)
+    monkeypatch.setattr(jax, "devices", lambda: [device])
+    assert fused.how(cells) == (taps, stages)
 
 
 def test_under_vmap_every_seed_has_its_own_weights():

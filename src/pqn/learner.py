@@ -26,7 +26,7 @@ from pqn.returns import lambda_returns
 from pqn.types import Array, EnvSpec, Inputs, PyTree, Rollout
 
 Packed = tuple[Array, ...]  # parameters, as `pack` has them
-LARGE = 2**17  # numbers
+LARGE = 2**17  # numbers in an array
 MIXER = "mixer"  # its parameters' name beside those of the network
 
 
@@ -235,13 +235,13 @@ class Learner:
             return self.loss(unpack(packed, params), state.stats, batch, hyper)
 
         gradient, (stats, metrics) = jax.grad(loss, has_aux=True)(state.params)
-        norm = jnp.sqrt(sum(jnp.sum(jnp.square(part)) for part in gradient))
+        norm = optax.tree.norm(gradient)
         shorten = jnp.minimum(1.0, hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
-        out: Any = self.optimizer.update(tuple(part * shorten for part in gradient), state.opt)
+        out: Any = self.optimizer.update(optax.tree.scale(shorten, gradient), state.opt)
         direction, opt = out
         steps = self.config.learner.epochs * self.config.learner.minibatches * hyper.updates
         lr = linear(hyper.lr, hyper.lr_final, steps, step)
-        after = tuple(old - lr * change for old, change in zip(state.params, direction, strict=True))
+        after = jax.tree.map(lambda old, change: old - lr * change, state.params, direction)
         return PackedState(after, stats, opt), metrics | {"grad_norm": norm}
 
     def loss(

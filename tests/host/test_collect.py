@@ -128,6 +128,31 @@ def test_overlap_learns_the_same_from_threads():
     jax.tree.map(np.testing.assert_array_equal, *ends)
 
 
+class Noting(HostFromJax):
+    """Says how many of its kind are under way at once."""
+
+    now: set = set()  # noqa: RUF012
+    most = 0
+
+    def send(self, action):
+        super().send(action)
+        Noting.now.add(self)
+        Noting.most = max(Noting.most, len(Noting.now))
+
+    def recv(self):
+        time.sleep(0.002)  # time enough for the others to come
+        step = super().recv()
+        Noting.now.discard(self)
+        return step
+
+
+@pytest.mark.parametrize(("concurrent", "most"), [(True, 2), (False, 1)])
+def test_of_many_groups_two_are_under_way(concurrent, most):
+    Noting.most = 0
+    host_rollouts(host_program(Counter(), groups=4, concurrent=concurrent, kind=Noting), 1)
+    assert Noting.most == most
+
+
 def test_when_one_group_fails_the_others_stop():
     turns = 0
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -96,8 +97,7 @@ class Pool:
         out = []
         for share, env in zip(self.shares, self.envs, strict=True):
             seeds = np.concatenate([train_seeds[:, share.train], beside_seeds[:, share.beside]], axis=1).ravel()
-            start = lambda env=env, seeds=seeds: env.reset(seeds)  # noqa: E731
-            timestep = self._call("reset", lambda start=start: on_simulators_cores(self.cores, start))
+            timestep = self._call("reset", partial(on_simulators_cores, self.cores, partial(env.reset, seeds)))
             check_fields("reset", timestep, env.spec, env.num_envs)
             out.append(self._by_seed(timestep))
         return out

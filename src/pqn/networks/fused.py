@@ -29,9 +29,9 @@ class How(NamedTuple):
 
     taps: int  # of a filter, in one product
     stages: int  # products whose factors are loaded ahead
-    warps: int = 4
 
 
+WARPS = 4
 # Compute capabilities of GPUs whose multiprocessors have at least 164 KB of memory of their own.
 ROOMY = ("8.0", "9.0", "10.0", "10.3")
 
@@ -39,9 +39,9 @@ ROOMY = ("8.0", "9.0", "10.0", "10.3")
 def how(cells: int) -> How:
     """The best way on this machine.
 
-    With four taps at a time a program takes so much of a multiprocessor's own memory that no two share one. That makes
-    the kernel three times as fast: it starts while others are at work on most of the GPU, and would otherwise be
-    crowded into the rest. 131 KB for up to 32 cells and 147 for 64.
+    With four taps at a time a program takes so much of a multiprocessor's own memory, 131 KB for up to 32 cells and 147
+    for 64, that no two share one. Otherwise they would be crowded: when they start, others are at work on most of the
+    GPU.
     """
     if getattr(jax.devices()[0], "compute_capability", "") not in ROOMY:
         return How(taps=1, stages=3)
@@ -138,7 +138,7 @@ def _call(
         in_specs=[pl.BlockSpec(params.shape, lambda _: (0,)), *(own(array.shape[1]) for array in given)],
         out_specs=[own(size) for size in sizes],
         out_shape=[jax.ShapeDtypeStruct((batch, size), jnp.float32) for size in sizes],
-        compiler_params=None if interpret else triton.CompilerParams(num_warps=how.warps, num_stages=how.stages),
+        compiler_params=None if interpret else triton.CompilerParams(num_warps=WARPS, num_stages=how.stages),
         interpret=interpret,
     )(params, *given)
 
