@@ -393,7 +393,7 @@ def _compare(found: Mapping[str, Leaf], wanted: Mapping[str, Leaf]) -> None:
             difference = f"{name} has shape {have.shape}, this run needs {need.shape}"
         else:
             difference = f"{name} has dtype {have.dtype}, this run needs {need.dtype}"
-        origin = "network" if _is_weight(name) else "configuration"
+        origin = "network" if _is_weight(name) else "configuration or version of pqn"
         raise CheckpointError(f"this checkpoint is from another {origin}: {difference}")
 
 
