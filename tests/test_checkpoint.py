@@ -226,7 +226,7 @@ def test_other_differences_are_named(tmp_path: Path) -> None:
     state = {"env": jnp.zeros((16, 4)), "params": {"w": jnp.zeros(3)}}
     path = checkpoint.save(tmp_path, state, 0)
     cases = [
-        ({"params": {"w": jnp.zeros(3)}, "env": jnp.zeros((8, 4))}, "another configuration or version of pqn: env has shape"),
+        ({"params": {"w": jnp.zeros(3)}, "env": jnp.zeros((8, 4))}, "configuration or version of pqn: env has shape"),
         ({"env": state["env"], "params": {"w": jnp.zeros(3, jnp.bfloat16)}}, "w has dtype float32, .* needs bfloat16"),
         ({"env": state["env"], "params": {"w": jnp.zeros(3), "b": jnp.zeros(1)}}, "network: it has no params/b with"),
         ({"env": state["env"]}, r"network: it holds params/w with shape \(3,\) .* which this run does not have"),
