@@ -40,11 +40,13 @@ def values_and_gradients(function, x, layers):
     return function(x, layers), jax.grad(loss, (0, 1))(x, layers)
 
 
-@pytest.mark.parametrize("grid", [(4, 5), (5, 9), (1, 3)])  # padded to 32, 64 and 16 cells
-@pytest.mark.parametrize("taps", [1, 4])
-def test_the_kernels_compute_what_xla_does(grid, taps, monkeypatch):
-    monkeypatch.setattr(fused, "how", lambda cells: fused.How(taps, stages=3))
-    x = jax.random.normal(jax.random.key(0), (3, *grid, 6))
+@pytest.mark.parametrize(("grid", "batch"), [((4, 5), 3), ((4, 5), 35), ((5, 9), 3), ((1, 3), 3)])
+@pytest.mark.parametrize("roomy", [True, False])
+def test_the_kernels_compute_what_xla_does(grid, batch, roomy, monkeypatch):
+    """On grids padded to 32, 64 and 16 cells, and with so many samples that a part of a gradient takes two steps."""
+    monkeypatch.setattr(fused, "roomy", lambda: roomy)
+    assert (batch * grid[0] * grid[1] > fused.PARTS * fused.CELLS) == (batch == 35)
+    x = jax.random.normal(jax.random.key(0), (batch, *grid, 6))
     layers = layers_of(jax.random.key(1), 6)
     got = values_and_gradients(partial(stack, interpret=True), x, layers)
     want = values_and_gradients(plain, x, layers)
@@ -53,13 +55,21 @@ def test_the_kernels_compute_what_xla_does(grid, taps, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("capability", "cells", "taps", "stages"),
-    [("9.0", 32, 4, 5), ("9.0", 64, 4, 4), ("8.0", 16, 4, 5), ("8.9", 32, 1, 3), ("12.0", 64, 1, 3), (None, 32, 1, 3)],
+    ("capability", "roomy"), [("8.0", True), ("9.0", True), ("8.9", False), ("12.0", False), (None, False)]
 )
-def test_only_roomy_multiprocessors_take_four_taps_at_a_time(capability, cells, taps, stages, monkeypatch):
+@pytest.mark.parametrize("cells", [16, 32, 64])
+@pytest.mark.parametrize("features", [16, 32, 64])
+def test_what_a_kernel_loads_ahead_fits_into_a_multiprocessor(capability, roomy, cells, features, monkeypatch):
     device = SimpleNamespace() if capability is None else SimpleNamespace(compute_capability=capability)
     monkeypatch.setattr(jax, "devices", lambda: [device])
-    assert fused.how(cells) == (taps, stages)
+    room = (163 if roomy else 99) * 1024
+    for how, height in ((fused.how(cells, features), cells), (fused.how_to_sum(), fused.CELLS)):
+        for channels in (1, 16, 32, 64):
+            factors = how.taps(channels) * channels * (height + features)
+            assert how.stages > 1 and 4 * (how.stages - 1) * factors <= room
+    # Two programs for samples must not share a multiprocessor of 228 KB.
+    taken = 4 * (fused.how(cells, features).stages - 1) * 128 * (cells + features)
+    assert taken > 114 * 1024 or not roomy
 
 
 def test_under_vmap_every_seed_has_its_own_weights():

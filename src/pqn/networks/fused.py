@@ -3,7 +3,7 @@
 By XLA such a layer is a few microseconds of arithmetic in four kernels that wait for one another. Here one
 multiprocessor takes one sample through all layers. What a layer leaves for the next, which reads it at other positions,
 goes through the GPU's memory, and so does what is kept for the way back. The gradients of the weights are sums over all
-samples; XLA takes them afterwards.
+samples: a third kernel, once per layer.
 
 Written for Pallas' Triton backend, which JAX 0.11 calls deprecated: `network.conv = matmul` does the same without it.
 """
@@ -20,32 +20,44 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 
 from pqn.networks.norms import LayerNorm, standardise, standardised_change
-from pqn.networks.torsos import taps
 from pqn.types import Array
 
 
 class How(NamedTuple):
-    """How the kernels are compiled."""
+    """How a kernel is compiled."""
 
-    taps: int  # of a filter, in one product
-    stages: int  # products whose factors are loaded ahead
+    weights: int  # of a filter, in one product: some taps with all their channels, at least one
+    stages: int  # products whose factors are loaded ahead, and one more
+    warps: int = 4
+
+    def taps(self, channels: int) -> int:
+        return max(1, self.weights // pl.next_power_of_2(channels))
 
 
-WARPS = 4
 # Compute capabilities of GPUs whose multiprocessors have at least 164 KB of memory of their own.
 ROOMY = ("8.0", "9.0", "10.0", "10.3")
+# A gradient is summed in so many parts, of so many cells at a time.
+PARTS, CELLS = 10, 64
 
 
-def how(cells: int) -> How:
-    """The best way on this machine.
+def roomy() -> bool:
+    return getattr(jax.devices()[0], "compute_capability", "") in ROOMY
 
-    With four taps at a time a program takes so much of a multiprocessor's own memory, 131 KB for up to 32 cells and 147
-    for 64, that no two share one. Otherwise they would be crowded: when they start, others are at work on most of the
-    GPU.
+
+def how(cells: int, features: int) -> How:
+    """The best way on this machine to take a sample of so many cells through all layers.
+
+    With 128 weights at a time a program takes so much of a multiprocessor's own memory, 131 or 147 KB, that no two
+    share one. Otherwise they would be crowded: when they start, others are at work on most of the GPU.
     """
-    if getattr(jax.devices()[0], "compute_capability", "") not in ROOMY:
-        return How(taps=1, stages=3)
-    return How(taps=4, stages=5 if cells <= 32 else 4)
+    if not roomy():
+        return How(weights=32, stages=3)
+    return How(weights=128, stages=1 + (150 << 10) // (4 * 128 * (cells + features)))
+
+
+def how_to_sum() -> How:
+    """The best way on this machine to take the gradient of the weights."""
+    return How(weights=128, stages=3, warps=8) if roomy() else How(weights=32, stages=3)
 
 
 class Layer(NamedTuple):
@@ -78,7 +90,7 @@ def _forward(x: Array, layers: tuple[Layer, ...], interpret: bool) -> tuple[Arra
     batch, height, width, _ = x.shape
     cells = height * width
     sizes = [size for layer in layers for size in (cells * layer.bias.size, cells * layer.bias.size, cells)]
-    grid = _Grid(height, width)
+    grid = _Grid(height, width, layers)
     kernel = partial(_forward_kernel, grid, _Where(layers), interpret)
     outs = _call(kernel, grid.how, [x.reshape(batch, -1)], layers, sizes, interpret)
     saved = tuple(Saved(*outs[i : i + 3]) for i in range(0, len(outs), 3))
@@ -90,19 +102,16 @@ def _backward(interpret: bool, kept: Any, gradient: Array) -> tuple[Array, tuple
     batch, height, width, _ = x.shape
     image = lambda flat: flat.reshape(batch, height, width, -1)  # noqa: E731
     features = [layer.bias.size for layer in layers]
-    grid = _Grid(height, width)
+    grid = _Grid(height, width, layers)
     kernel = partial(_backward_kernel, grid, _Where(layers), interpret)
     given = [gradient.reshape(batch, -1), *(part for layer in saved for part in (layer.unit, layer.inverse))]
     sizes = [*(height * width * size for size in features), 3 * sum(features)]
     *errors, sums = _call(kernel, grid.how, given, layers, sizes, interpret)
     ends = list(itertools.accumulate(size for size in features for _ in range(3)))
     sums = jnp.split(jnp.sum(sums, axis=0), ends[:-1])
-    # Patches of the observations could be made before anything else, and the compiler would: of several gradient steps
-    # at once, while the first layer waits. This lets them wait for the first layer.
-    x, _ = jax.lax.optimization_barrier((x, saved[0].out))
-    inputs = [x, *(image(layer.out) for layer in saved[:-1])]
+    inputs = [x, *(layer.out for layer in saved[:-1])]
     gradients = tuple(
-        Layer(_kernel_gradient(before, image(errors[i]), layers[i].kernel.shape), *sums[3 * i : 3 * i + 3])
+        Layer(_kernel_gradient(grid, before, errors[i], layers[i].kernel.shape, interpret), *sums[3 * i : 3 * i + 3])
         for i, before in enumerate(inputs)
     )
     # Gone from the compiled program where nobody asks for the gradient of the observations.
@@ -118,11 +127,26 @@ def convolution(x: Array, kernel: Array) -> Array:
     return jax.lax.conv_general_dilated(x, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC"))
 
 
-def _kernel_gradient(x: Array, error: Array, shape: tuple[int, ...]) -> Array:
-    rows, columns, _, features = shape
-    wide = jnp.pad(x, ((0, 0), *(((size - 1) // 2, size // 2) for size in (rows, columns)), (0, 0)))
-    patches = jnp.concatenate(taps(wide, rows, columns), axis=-1)
-    return (patches.reshape(-1, patches.shape[-1]).T @ error.reshape(-1, features)).reshape(shape)
+def _kernel_gradient(grid: _Grid, x: Array, error: Array, shape: tuple[int, ...], interpret: bool) -> Array:
+    """The sum over all cells of all samples, in parts: a program for some taps of a filter and one part.
+
+    A matrix product could do it, of patches that would first have to be written: for a filter of 5 × 5, 25 times what
+    the layer has read.
+    """
+    rows, columns, channels, features = shape
+    how, weights = how_to_sum(), rows * columns * channels * features
+    whole = lambda array: pl.BlockSpec((array.size,), lambda some, part: (0,))  # noqa: E731
+    x, error = x.reshape(-1), error.reshape(-1)
+    sums: Any = pl.pallas_call(
+        partial(_gradient_kernel, grid, how, shape, error.size // features),
+        grid=(-(-rows * columns // how.taps(channels)), PARTS),
+        in_specs=[whole(x), whole(error)],
+        out_specs=pl.BlockSpec((None, weights), lambda some, part: (part, 0)),
+        out_shape=jax.ShapeDtypeStruct((PARTS, weights), jnp.float32),
+        compiler_params=_compiled(how, interpret),
+        interpret=interpret,
+    )(x, error)
+    return jnp.sum(sums, axis=0).reshape(shape)
 
 
 def _call(
@@ -138,9 +162,13 @@ def _call(
         in_specs=[pl.BlockSpec(params.shape, lambda _: (0,)), *(own(array.shape[1]) for array in given)],
         out_specs=[own(size) for size in sizes],
         out_shape=[jax.ShapeDtypeStruct((batch, size), jnp.float32) for size in sizes],
-        compiler_params=None if interpret else triton.CompilerParams(num_warps=WARPS, num_stages=how.stages),
+        compiler_params=_compiled(how, interpret),
         interpret=interpret,
     )(params, *given)
+
+
+def _compiled(how: How, interpret: bool) -> Any:
+    return None if interpret else triton.CompilerParams(num_warps=how.warps, num_stages=how.stages)
 
 
 class _Where:
@@ -163,10 +191,10 @@ class _Where:
 class _Grid:
     """The cells of one sample's image, padded to a power of two, as the arrays of a kernel must be."""
 
-    def __init__(self, height: int, width: int):
+    def __init__(self, height: int, width: int, layers: tuple[Layer, ...]):
         self.height, self.width = height, width
         self.padded = max(16, pl.next_power_of_2(height * width))
-        self.how = how(self.padded)
+        self.how = how(self.padded, max(layer.bias.size for layer in layers))
 
     def cells(self) -> tuple[Array, Array]:
         """Their numbers, and which are there."""
@@ -179,13 +207,17 @@ class _Grid:
         where = cell[:, None] * count + jnp.arange(count, dtype=jnp.int32)[None]
         return where, jnp.broadcast_to(inside[:, None], where.shape)
 
+    def neighbours(self, cell: Array, down: Array, right: Array) -> Array:
+        """Whether there is a cell so many rows down and columns to the right."""
+        row, column = jax.lax.div(cell, self.width) + down, jax.lax.rem(cell, self.width) + right
+        return (row >= 0) & (row < self.height) & (column >= 0) & (column < self.width)
+
     def convolve(self, ref: Any, params: Any, start: int, shape: tuple[int, ...], back: bool = False) -> Array:
         """The convolution of what `ref` holds, or its transpose: products of some neighbours with their weights."""
         rows, columns, channels, features = shape
         depth, width = (features, channels) if back else (channels, features)
-        taps, padded = self.how.taps, pl.next_power_of_2(depth)
+        taps, padded = self.how.taps(depth), pl.next_power_of_2(depth)
         cell, inside = self.cells()
-        row, column = jax.lax.div(cell, self.width)[:, None], jax.lax.rem(cell, self.width)[:, None]
         number = jnp.arange(taps * padded, dtype=jnp.int32)
         along, across = jax.lax.rem(number, padded), jnp.arange(width, dtype=jnp.int32)
 
@@ -194,8 +226,7 @@ class _Grid:
             known = (along < depth) & (tap < rows * columns)
             down, right = jax.lax.div(tap, columns) - (rows - 1) // 2, jax.lax.rem(tap, columns) - (columns - 1) // 2
             down, right = (-down, -right) if back else (down, right)
-            there = (row + down >= 0) & (row + down < self.height) & (column + right >= 0)
-            there = there & (column + right < self.width) & inside[:, None] & known
+            there = self.neighbours(cell[:, None], down, right) & inside[:, None] & known
             at = (cell[:, None] + down * self.width + right) * depth + along
             neighbours = triton.load(ref.at[at], mask=there, other=0.0)
             channel, feature = (across[None], along[:, None]) if back else (along[:, None], across[None])
@@ -244,6 +275,31 @@ def _backward_kernel(grid: _Grid, where: _Where, interpret: bool, params: Any, g
         if layer:
             _wait(interpret)
             gradient = grid.convolve(errors[layer], params, where.starts[layer][0], where.shapes[layer], back=True)
+
+
+def _gradient_kernel(grid: _Grid, how: How, shape: tuple[int, ...], count: int, x: Any, error: Any, out: Any):
+    rows, columns, channels, features = shape
+    some, part = pl.program_id(0), pl.program_id(1)
+    taps, padded = how.taps(channels), pl.next_power_of_2(channels)
+    number = jnp.arange(taps * padded, dtype=jnp.int32)[:, None]
+    tap, channel = some * taps + jax.lax.div(number, padded), jax.lax.rem(number, padded)
+    known = (channel < channels) & (tap < rows * columns)
+    down, right = jax.lax.div(tap, columns) - (rows - 1) // 2, jax.lax.rem(tap, columns) - (columns - 1) // 2
+    feature = jnp.arange(features, dtype=jnp.int32)[None]
+
+    def add(step: Array, total: Array) -> Array:
+        cell = (step * PARTS + part) * CELLS + jnp.arange(CELLS, dtype=jnp.int32)  # of all samples in a row
+        inside = cell < count
+        there = grid.neighbours(jax.lax.rem(cell, grid.height * grid.width)[None], down, right) & inside[None] & known
+        at = (cell[None] + down * grid.width + right) * channels + channel
+        before = triton.load(x.at[at], mask=there, other=0.0)
+        at = cell[:, None] * features + feature
+        after = triton.load(error.at[at], mask=jnp.broadcast_to(inside[:, None], at.shape), other=0.0)
+        return total + before @ after
+
+    total = jax.lax.fori_loop(0, -(-count // (PARTS * CELLS)), add, jnp.zeros((number.size, features)))
+    at = (tap * channels + channel) * features + feature
+    triton.store(out.at[at], total, mask=jnp.broadcast_to(known, at.shape))
 
 
 def _wait(interpret: bool) -> None:

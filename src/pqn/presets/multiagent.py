@@ -54,7 +54,7 @@ def _overcooked(layout: str) -> Config:
     return Config(
         total_steps=5_000_000,
         env=EnvConfig(f"overcooked:{layout}", num_envs=num_envs, kwargs={"shaping_steps": _SHAPING // num_envs}),
-        network=NetworkConfig(torso="grid", hidden=(512, 512), agent_id=True),
+        network=NetworkConfig(torso="grid", hidden=(512, 512), conv="fused", agent_id=True),
         learner=LearnerConfig(
             rollout_steps=16,
             epochs=4,
