@@ -37,7 +37,7 @@ class How(NamedTuple):
 # Compute capabilities of GPUs whose multiprocessors have at least 164 KB of memory of their own.
 ROOMY = ("8.0", "9.0", "10.0", "10.3")
 # A gradient is summed in so many parts, of so many cells at a time.
-PARTS, CELLS = 10, 64
+PARTS, CELLS = 20, 128
 
 
 def roomy() -> bool:
@@ -57,7 +57,7 @@ def how(cells: int, features: int) -> How:
 
 def how_to_sum() -> How:
     """The best way on this machine to take the gradient of the weights."""
-    return How(weights=128, stages=3, warps=8) if roomy() else How(weights=32, stages=3)
+    return How(weights=128, stages=2, warps=8) if roomy() else How(weights=32, stages=3)
 
 
 class Layer(NamedTuple):
