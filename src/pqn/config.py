@@ -49,7 +49,7 @@ class NetworkConfig:
     """Initialiser of the hidden kernels."""
     conv: Literal["matmul", "native", "fused"] = "matmul"
     """Compute convolutions as slices and one matrix product, or with XLA's convolution; or, on a GPU, all those of the
-    `grid` torso and their LayerNorms as one hand-written kernel (where it cannot be used, `matmul`). The parameters are
+    `grid` torso and their LayerNorms by hand-written kernels (where they cannot be used, `matmul`). The parameters are
     the same in all three."""
     memory: Literal["none", "lstm", "gru"] = "none"
     """Recurrent layers between torso and head."""
