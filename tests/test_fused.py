@@ -68,7 +68,8 @@ def test_what_a_kernel_loads_ahead_fits_into_a_multiprocessor(capability, roomy,
             factors = how.taps(channels) * channels * (height + features)
             assert how.stages > 1 and 4 * (how.stages - 1) * factors <= room
     # Two programs for samples must not share a multiprocessor of 228 KB.
-    taken = 4 * (fused.how(cells, features).stages - 1) * 128 * (cells + features)
+    how = fused.how(cells, features)
+    taken = 4 * (how.stages - 1) * how.weights * (cells + features)
     assert taken > 114 * 1024 or not roomy
 
 

@@ -207,10 +207,14 @@ class _Grid:
         where = cell[:, None] * count + jnp.arange(count, dtype=jnp.int32)[None]
         return where, jnp.broadcast_to(inside[:, None], where.shape)
 
-    def neighbours(self, cell: Array, down: Array, right: Array) -> Array:
-        """Whether there is a cell so many rows down and columns to the right."""
+    def neighbour(self, cell: Array, tap: Array, shape: tuple[int, ...], back: bool = False) -> tuple[Array, Array]:
+        """How far from a cell the one is that a tap of a filter reads, or is read by, and whether it is there."""
+        rows, columns = shape[:2]
+        down, right = jax.lax.div(tap, columns) - (rows - 1) // 2, jax.lax.rem(tap, columns) - (columns - 1) // 2
+        down, right = (-down, -right) if back else (down, right)
         row, column = jax.lax.div(cell, self.width) + down, jax.lax.rem(cell, self.width) + right
-        return (row >= 0) & (row < self.height) & (column >= 0) & (column < self.width)
+        there = (row >= 0) & (row < self.height) & (column >= 0) & (column < self.width)
+        return down * self.width + right, there
 
     def convolve(self, ref: Any, params: Any, start: int, shape: tuple[int, ...], back: bool = False) -> Array:
         """The convolution of what `ref` holds, or its transpose: products of some neighbours with their weights."""
@@ -224,11 +228,9 @@ class _Grid:
         def add(step: Array, total: Array) -> Array:
             tap = step * taps + jax.lax.div(number, padded)
             known = (along < depth) & (tap < rows * columns)
-            down, right = jax.lax.div(tap, columns) - (rows - 1) // 2, jax.lax.rem(tap, columns) - (columns - 1) // 2
-            down, right = (-down, -right) if back else (down, right)
-            there = self.neighbours(cell[:, None], down, right) & inside[:, None] & known
-            at = (cell[:, None] + down * self.width + right) * depth + along
-            neighbours = triton.load(ref.at[at], mask=there, other=0.0)
+            away, there = self.neighbour(cell[:, None], tap, shape, back)
+            at = (cell[:, None] + away) * depth + along
+            neighbours = triton.load(ref.at[at], mask=there & inside[:, None] & known, other=0.0)
             channel, feature = (across[None], along[:, None]) if back else (along[:, None], across[None])
             at = start + (tap[:, None] * channels + channel) * features + feature
             there = jnp.broadcast_to(known[:, None], at.shape)
@@ -284,15 +286,14 @@ def _gradient_kernel(grid: _Grid, how: How, shape: tuple[int, ...], count: int, 
     number = jnp.arange(taps * padded, dtype=jnp.int32)[:, None]
     tap, channel = some * taps + jax.lax.div(number, padded), jax.lax.rem(number, padded)
     known = (channel < channels) & (tap < rows * columns)
-    down, right = jax.lax.div(tap, columns) - (rows - 1) // 2, jax.lax.rem(tap, columns) - (columns - 1) // 2
     feature = jnp.arange(features, dtype=jnp.int32)[None]
 
     def add(step: Array, total: Array) -> Array:
         cell = (step * PARTS + part) * CELLS + jnp.arange(CELLS, dtype=jnp.int32)  # of all samples in a row
         inside = cell < count
-        there = grid.neighbours(jax.lax.rem(cell, grid.height * grid.width)[None], down, right) & inside[None] & known
-        at = (cell[None] + down * grid.width + right) * channels + channel
-        before = triton.load(x.at[at], mask=there, other=0.0)
+        away, there = grid.neighbour(jax.lax.rem(cell, grid.height * grid.width)[None], tap, shape)
+        at = (cell[None] + away) * channels + channel
+        before = triton.load(x.at[at], mask=there & inside[None] & known, other=0.0)
         at = cell[:, None] * features + feature
         after = triton.load(error.at[at], mask=jnp.broadcast_to(inside[:, None], at.shape), other=0.0)
         return total + before @ after
