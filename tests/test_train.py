@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import random
 import signal
@@ -241,6 +242,20 @@ def test_progress_line():
     assert line == " 46 %  230 k steps  return 187.3  ε 0.20  loss 0.0132  61.2 k steps/s  ETA 1:04"
     assert [human(x) for x in (12, 1234, 5.6e6, 1e10)] == ["12", "1.23 k", "5.6 M", "10 G"]
     assert clock(3725) == "1:02:05"
+
+
+def test_lines_of_a_log_file_grow_rare(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("pqn.progress.time.monotonic", lambda: now)
+    stream = io.StringIO()
+    progress = Progress(stream)
+    fields = {"total": 86_400, "return": None, "eval": None, "epsilon": 0.0, "loss": None, "rate": 1.0, "eta": None}
+    counts = {}
+    for step in range(86_401):  # a day
+        now = 1000.0 + step
+        progress.update(fields | {"step": step})
+        counts[step] = stream.getvalue().count("\n") if step in (60, 86_400) else 0
+    assert 10 <= counts[60] <= 12 and 200 < counts[86_400] < 500
 
 
 def test_agent_acts_like_the_trained_network(finished_run):

@@ -6,7 +6,8 @@ import sys
 import time
 from typing import Any, TextIO
 
-SECONDS_BETWEEN_LINES = 5.0  # in a log file
+# In a log file; of a long run, a fiftieth of its time so far: hundreds of lines in days, not a hundred thousand.
+SECONDS_BETWEEN_LINES, SHARE_BETWEEN_LINES = 5.0, 0.02
 
 
 class Progress:
@@ -18,6 +19,7 @@ class Progress:
         self.live = self.stream.isatty()
         self._width = 0  # of the live line now on screen
         self._last = 0.0
+        self._began = time.monotonic()
         self._pending: str | None = None
 
     def note(self, text: str) -> None:
@@ -41,7 +43,7 @@ class Progress:
             if now - self._last > 0.1:
                 self._draw(line)
                 self._last = now
-        elif now - self._last > SECONDS_BETWEEN_LINES:
+        elif now - self._last > max(SECONDS_BETWEEN_LINES, SHARE_BETWEEN_LINES * (now - self._began)):
             print(line, file=self.stream, flush=True)
             self._last = now
             line = None
