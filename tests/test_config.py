@@ -11,16 +11,16 @@ from pqn.errors import ConfigError
 
 BAD = [
     ({"learner.minibatches": 7}, "learner.minibatches 7 does not divide the batch of 2048"),
-    ({"learner.lam": 1.5}, "learner.lam is 1.5; it must be between 0 and 1"),
-    ({"learner.gamma": -0.1}, "learner.gamma is -0.1; it must be between 0 and 1"),
-    ({"env.num_envs": 0}, "env.num_envs is 0; it must be a whole number, at least 1"),
+    ({"learner.lam": 1.5}, "learner.lam is 1.5; it must be a number from 0 to 1"),
+    ({"learner.gamma": -0.1}, "learner.gamma is -0.1; it must be a number from 0 to 1"),
+    ({"env.num_envs": 0}, "env.num_envs is 0; it must be a whole number from 1 to 1048576"),
     ({"learner.segment_length": 7}, "learner.segment_length 7 does not divide learner.rollout_steps 64; try 8"),
     ({"total_steps": 100}, "total_steps 100 is less than one rollout of 2048 steps"),
     (
         {"network.norm": "layers"},
         "network.norm is 'layers'; it must be one of layer, batch, batch_renorm, none; did you mean 'layer'",
     ),
-    ({"learner.lr": 0.0}, "learner.lr is 0.0; it must be greater than 0"),
+    ({"learner.lr": 0.0}, "learner.lr is 0.0; it must be a number greater than 0"),
     ({"seeds": 0}, "seeds is 0"),
     ({"seed": -1}, "seed is -1"),
     ({"network.hidden": (64, 0)}, "network.hidden"),

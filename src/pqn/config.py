@@ -1,28 +1,44 @@
 """Every option of a run, in frozen dataclasses; no JAX here, so `pqn --help` stays instant.
 
-A field's docstring is its help text on the command line: `LearnerConfig.lam` is `--learner.lam`.
+A field's docstring is its help text on the command line: `LearnerConfig.lam` is `--learner.lam`. Its type hint has its
+bounds, which hold from the moment an instance is made (see `pqn.fields`); what options must fulfil together is checked
+by `Config.validate`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import typing
-from collections.abc import Mapping
-from typing import Any, Literal
+import json
+import math
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal
 
 from pqn.errors import ConfigError, suggest
+from pqn.fields import Options, Within, brief, hints, is_group
+
+MOST = 2**31 - 1  # what the compiled program can count to
+
+Copies = Annotated[int, Within(1, 2**20)]  # of environments
+Width = Annotated[int, Within(1, 2**16)]  # of a layer
+Times = Annotated[int, Within(0, 10**6)]  # how often something happens in a run
+Steps = Annotated[int, Within(1, MOST)]
+StepsOrDefault = Annotated[int, Within(0, MOST)]
+Share = Annotated[float, Within(0.0, 1.0)]
+Positive = Annotated[float, Within(above=0.0)]
+NotNegative = Annotated[float, Within(0.0)]
 
 
 @dataclasses.dataclass(frozen=True)
-class EnvConfig:
+class EnvConfig(Options, prefix="env."):
     """Which environment, and how many copies of it."""
 
     name: str = "CartPole-v1"
     """Environment: a name from `pqn envs`, or `module:function` for your own (`--env NAME` is short for this)."""
-    num_envs: int = 32
+    num_envs: Copies = 32
     """N, environments stepped in parallel per seed."""
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Options of the environment, as `key=value` pairs."""
+    """Options of the environment, as `key=value` pairs. They add to the preset's and win over them; `key=` (in Python
+    None) drops one of the preset's."""
     cores: Literal["apart", "shared"] = "apart"
     """Simulators outside of JAX that step on threads of their own, beside an accelerator and with 8 cores or more: each
     of their threads stays on one core, and two cores belong to the rest of the program. `shared`: everybody runs
@@ -30,14 +46,14 @@ class EnvConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class NetworkConfig:
+class NetworkConfig(Options, prefix="network."):
     """The Q-network: torso, normalisation, head."""
 
     torso: Literal["mlp", "minatar", "grid", "nature", "impala", "hadamax"] = "mlp"
     """`mlp` flattens the observation; `minatar` starts with a 3×3 convolution of 16 filters, `grid` with three
     convolutions that keep the size of the grid (Overcooked); for images, the network of DQN (`nature`), the residual
     one of IMPALA (`impala`), or `hadamax`."""
-    hidden: tuple[int, ...] = (256, 256)
+    hidden: tuple[Width, ...] = (256, 256)
     """Widths of the dense layers."""
     norm: Literal["layer", "batch", "batch_renorm", "none"] = "layer"
     """Normalisation after every layer, before its ReLU."""
@@ -53,9 +69,9 @@ class NetworkConfig:
     the same in all three."""
     memory: Literal["none", "lstm", "gru"] = "none"
     """Recurrent layers between torso and head."""
-    memory_size: int = 128
+    memory_size: Width = 128
     """Units of a recurrent layer."""
-    memory_layers: int = 1
+    memory_layers: Annotated[int, Within(1, 64)] = 1
     """How many recurrent layers."""
     last_action: bool = False
     """Show the network its last action, beside what the torso made of the observation."""
@@ -68,52 +84,55 @@ class NetworkConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class LearnerConfig:
+class LearnerConfig(Options, prefix="learner."):
     """Algorithm 1 of the paper."""
 
-    rollout_steps: int = 64
+    rollout_steps: Steps = 64
     """T, steps per environment in each update."""
-    segment_length: int = 0
+    segment_length: StepsOrDefault = 0
     """L, length of the pieces that are shuffled into minibatches and backpropagated through; 0 chooses 1 for
     feed-forward networks and the whole rollout for recurrent ones."""
-    burn_in: int = 0
+    burn_in: StepsOrDefault = 0
     """W, steps before each segment, taken from the rollout before where need be, that refresh a recurrent network's
     memory under its present parameters; they have no loss of their own."""
     targets: Literal["rollout", "minibatch"] = "rollout"
     """`rollout`: λ-returns are computed once, from the values the network acted on (Algorithm 1). `minibatch`: each
     gradient step computes them anew from its own Q-values, within its segments."""
-    epochs: int = 4
+    epochs: Steps = 4
     """Passes over each rollout."""
-    minibatches: int = 16
+    minibatches: Steps = 16
     """Gradient steps per pass."""
-    lr: float = 1e-4
+    lr: Positive = 1e-4
     """Learning rate."""
     lr_decay: bool = True
     """Let the learning rate fall linearly to 0 over the run."""
     optimizer: Literal["radam", "adam"] = "radam"
     """The paper uses RAdam."""
-    max_grad_norm: float = 10.0
-    """Clip gradients to this global norm."""
-    gamma: float = 0.99
+    max_grad_norm: Positive = 10.0
+    """Clip gradients to this global norm; a large one, such as 1e9, clips nothing."""
+    gamma: Share = 0.99
     """γ, discount."""
-    lam: float = 0.95
+    lam: Share = 0.95
     """λ of the Q(λ) return: 0 is one-step Q-learning, 1 the longest return the rollout allows."""
-    eps_start: float = 1.0
+    eps_start: Share = 1.0
     """ε of the first update."""
-    eps_finish: float = 0.2
+    eps_finish: Share = 0.2
     """ε once it has decayed."""
-    eps_decay: float = 0.2
+    eps_decay: Share = 0.2
     """Share of the run over which ε falls linearly from start to finish."""
+    schedule_steps: Annotated[int, Within(0, 10**15)] = 0
+    """Environment steps over which ε and the learning rate run their course; 0: the run's own total_steps. A share of a
+    long run keeps the long run's schedules."""
     mixer: Literal["vdn", "qmix", "independent"] = "vdn"
     """How several agents learn from one reward: `vdn` sums their values, `qmix` mixes them monotonically by the global
     state, `independent` lets each learn alone. One agent learns the same under the first and the last."""
-    mixer_size: int = 32
+    mixer_size: Width = 32
     """Units of the QMIX network."""
     reward_scale: float = 1.0
     """Rewards are multiplied by this in the loss; reported returns are not."""
-    l2_final: float = 0.0
+    l2_final: NotNegative = 0.0
     """Coefficient of ½‖w‖² on the output layer's kernel."""
-    l2_inner: float = 0.0
+    l2_inner: NotNegative = 0.0
     """Coefficient of ½‖M‖² on all other kernels."""
     overlap: bool = False
     """Environments outside of JAX: learn from a rollout while the next one is collected with parameters one update old.
@@ -124,35 +143,35 @@ class LearnerConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class EvalConfig:
+class EvalConfig(Options, prefix="eval."):
     """Greedy evaluation; it never touches the training stream."""
 
-    count: int = 10
+    count: Times = 10
     """Evaluations over the run, evenly spaced, the last one on the final weights; one more before training. 0: none."""
-    num_envs: int = 64
+    num_envs: Copies = 64
     """Episodes per evaluation and seed: the first full episode of each environment."""
-    beside: int = 8
+    beside: Annotated[int, Within(0, 2**20)] = 8
     """Environments outside of JAX: greedy ones stepped beside training, per seed. The evaluations during the run report
     their episodes, and only the last one stops to play `num_envs` episodes. 0: every evaluation does."""
-    epsilon: float = 0.0
+    epsilon: Share = 0.0
     """ε while evaluating."""
-    max_steps: int = 0
+    max_steps: StepsOrDefault = 0
     """Stop an evaluation episode after this many steps; 0 uses the environment's own limit (10 000 if it has none)."""
 
 
 @dataclasses.dataclass(frozen=True)
-class SaveConfig:
+class SaveConfig(Options, prefix="save."):
     """Checkpoints and logs."""
 
-    checkpoints: int = 10
+    checkpoints: Annotated[int, Within(1, 10**6)] = 10
     """Checkpoints over the run, evenly spaced. At least the final one is always written."""
-    keep: int = 3
+    keep: Annotated[int, Within(1, 10**6)] = 3
     """How many of them to keep on disk."""
-    minutes: float = 10.0
+    minutes: Positive = 10.0
     """Also write one when this much time has passed since the last."""
-    logs: int = 100
+    logs: Annotated[int, Within(1, 10**6)] = 100
     """Rows in metrics.jsonl over the run."""
-    stability: int = 0
+    stability: Times = 0
     """Measurements of TD stability over the run (`pqn stability` explains them); each costs about a thousand gradient
     steps."""
     loggers: tuple[Literal["tensorboard", "wandb"], ...] = ()
@@ -160,16 +179,16 @@ class SaveConfig:
 
 
 @dataclasses.dataclass(frozen=True)
-class Config:
+class Config(Options):
     """A whole run."""
 
     preset: str = "custom"
     """Name of the preset this configuration started from."""
-    total_steps: int = 500_000
+    total_steps: Annotated[int, Within(1, 10**15)] = 500_000
     """Environment steps per seed."""
-    seed: int = 0
+    seed: Annotated[int, Within(0, MOST)] = 0
     """First seed; the others are seed+1, seed+2, …"""
-    seeds: int = 1
+    seeds: Annotated[int, Within(1, 2**16)] = 1
     """How many seeds to train at once, as one compiled program."""
     env: EnvConfig = dataclasses.field(default_factory=EnvConfig)
     network: NetworkConfig = dataclasses.field(default_factory=NetworkConfig)
@@ -188,6 +207,16 @@ class Config:
         return self.total_steps // self.steps_per_update
 
     @property
+    def steps(self) -> int:
+        """Environment steps that are really trained, per seed: whole updates."""
+        return self.updates * self.steps_per_update
+
+    @property
+    def schedule_updates(self) -> int:
+        """Updates over which ε and the learning rate run their course."""
+        return (self.learner.schedule_steps or self.total_steps) // self.steps_per_update
+
+    @property
     def segment_length(self) -> int:
         """L after defaults."""
         return self.learner.segment_length or (1 if self.network.memory == "none" else self.learner.rollout_steps)
@@ -195,134 +224,132 @@ class Config:
     def replace(self, options: Mapping[str, Any] | None = None, /, **top: Any) -> Config:
         """A copy with options changed; nested ones by their command-line name.
 
+        Options of the environment are added to those already there: one at a time as `env.kwargs.KEY`, or several as
+        `env.kwargs`; the value None drops one.
+
         >>> Config().replace({"learner.lr": 0.1}, seeds=3).learner.lr
         0.1
+
+        Raises:
+          ConfigError: there is no such option, or its value has the wrong type or is out of bounds.
         """
+        if options is not None and not isinstance(options, Mapping):
+            raise ConfigError(f"options are given by name, as in {{'learner.lr': 0.1}}, not as {brief(options)}")
         config = self
         for name, value in {**(options or {}), **top}.items():
-            config = _set(config, name, name.split("."), value)
+            config = _set(config, name, str(name).split("."), value)
         return config
 
     def validate(self) -> Config:
-        """Returns itself, or raises `ConfigError` with a sentence that names the option and values that would do."""
-        for check in (_check_counts, _check_ranges, _check_batch):
+        """Returns itself, or raises `ConfigError` for options that do not fit together, with values that would do."""
+        for check in (_check_counters, _check_batch):
             check(self)
         return self
+
+    def rounding(self) -> str | None:
+        """A sentence for the user where `total_steps` is not a whole number of updates."""
+        if self.steps == self.total_steps:
+            return None
+        return (
+            f"training {self.steps:,} of {self.total_steps:,} steps: {self.updates:,} whole updates of "
+            f"{self.steps_per_update:,} (learner.rollout_steps {self.learner.rollout_steps} × env.num_envs "
+            f"{self.env.num_envs})"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
 
     @staticmethod
     def from_dict(data: Mapping[str, Any]) -> Config:
-        """Inverse of `to_dict`, also after a trip through JSON. Unknown names raise, missing ones take defaults."""
+        """Inverse of `to_dict`, also after a trip through JSON. Missing names take defaults.
+
+        Raises:
+          ConfigError: a name is unknown, or a value has the wrong type or is out of bounds.
+        """
         return _build(Config, data, "")
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Config:
+        """`from_dict` of a JSON text, such as a config.json; a name that it has twice raises `ConfigError`, too."""
+        try:
+            data = json.loads(text, object_pairs_hook=_unique)
+        except ConfigError:
+            raise
+        except (ValueError, RecursionError):
+            raise ConfigError("the configuration is not valid JSON") from None
+        return Config.from_dict(data)
 
 
 def _set(config: Any, name: str, path: list[str], value: Any) -> Any:
-    fields = {field.name: field for field in dataclasses.fields(config)}
-    if path[0] not in fields:
-        raise ConfigError(f"there is no option {name!r}{suggest(path[0], fields)}")
-    current = getattr(config, path[0])
-    if len(path) > 1:
+    """A copy of `config` with the option at `path` changed; `name` is its full name, for errors."""
+    fields = hints(type(config))
+    first, *rest = path
+    if first not in fields:
+        raise ConfigError(f"there is no option {brief(name)}{suggest(first, fields)}")
+    current = getattr(config, first)
+    if isinstance(current, dict):
+        value = current | _merged(name, rest, value)
+    elif rest:
         if not dataclasses.is_dataclass(current):
-            raise ConfigError(f"there is no option {name!r}: {path[0]} has no parts")
-        value = _set(current, name, path[1:], value)
+            raise ConfigError(f"there is no option {brief(name)}: {first} has no parts")
+        value = _set(current, name, rest, value)
     elif dataclasses.is_dataclass(current) and not isinstance(value, type(current)):
+        part = next(iter(hints(type(current))))
+        raise ConfigError(f"{name} is a group of options; set one of its parts, such as '{name}.{part}'")
+    return dataclasses.replace(config, **{first: value})
+
+
+def _merged(name: str, rest: list[str], value: Any) -> dict[str, Any]:
+    """What is to be added to the options of an environment."""
+    if rest:
+        return {".".join(rest): value}
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{name} is {brief(value)}; it must be a mapping of names to values")
+    return dict(value)
+
+
+def _build(cls: type, data: Any, prefix: str) -> Any:
+    fields = hints(cls)
+    if not isinstance(data, Mapping):
         raise ConfigError(
-            f"{name} is a group of options; set one of its parts, such as '{name}.{_first_field(current)}'"
+            f"{prefix.rstrip('.') or 'the configuration'} is {brief(data)}; it must be a group of options"
         )
-    return dataclasses.replace(config, **{path[0]: value})
-
-
-def _first_field(config: Any) -> str:
-    return dataclasses.fields(config)[0].name
-
-
-_GROUPS = {"env": EnvConfig, "network": NetworkConfig, "learner": LearnerConfig, "eval": EvalConfig, "save": SaveConfig}
-
-
-def _build(cls: type, data: Mapping[str, Any], prefix: str) -> Any:
-    names = {field.name for field in dataclasses.fields(cls)}
     values = {}
     for name, value in data.items():
-        if name not in names:
-            raise ConfigError(f"there is no option {prefix + name!r}{suggest(name, names)}")
-        if not prefix and name in _GROUPS:
-            value = _build(_GROUPS[name], value, f"{name}.")
-        values[name] = tuple(value) if isinstance(value, list) else value
+        if name not in fields:
+            raise ConfigError(f"there is no option {brief(f'{prefix}{name}')}{suggest(str(name), fields)}")
+        hint = fields[name]
+        values[name] = _build(hint, value, f"{name}.") if is_group(hint) else value
     return cls(**values)
 
 
-def _check_counts(config: Config) -> None:
-    least_one = {
-        "env.num_envs": config.env.num_envs,
-        "learner.rollout_steps": config.learner.rollout_steps,
-        "learner.epochs": config.learner.epochs,
-        "learner.minibatches": config.learner.minibatches,
-        "learner.mixer_size": config.learner.mixer_size,
-        "eval.num_envs": config.eval.num_envs,
-        "total_steps": config.total_steps,
-        "seeds": config.seeds,
-        "network.memory_size": config.network.memory_size,
-        "network.memory_layers": config.network.memory_layers,
-        "save.keep": config.save.keep,
-        "save.logs": config.save.logs,
-        "save.checkpoints": config.save.checkpoints,
-    }
-    for name, value in least_one.items():
-        _require(_is_whole(value) and value >= 1, name, value, "a whole number, at least 1")
-    least_zero = {
-        "learner.segment_length": config.learner.segment_length,
-        "learner.burn_in": config.learner.burn_in,
-        "eval.count": config.eval.count,
-        "eval.beside": config.eval.beside,
-        "save.stability": config.save.stability,
-        "eval.max_steps": config.eval.max_steps,
-    }
-    for name, value in least_zero.items():
-        _require(_is_whole(value) and value >= 0, name, value, "a whole number, at least 0")
-    _require(_is_whole(config.seed) and 0 <= config.seed < 2**31, "seed", config.seed, "a whole number from 0 to 2³¹−1")
-    for width in config.network.hidden:
-        _require(_is_whole(width) and width >= 1, "network.hidden", config.network.hidden, "widths of at least 1")
+def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object as a dict; Python's own reader keeps the last of two equal names without a word."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ConfigError(f"the configuration has {brief(name)} twice")
+        found[name] = value
+    return found
 
 
-def _check_ranges(config: Config) -> None:
+def _check_counters(config: Config) -> None:
+    """Nothing that the compiled program counts may exceed its 32 bits."""
     learner = config.learner
-    unit = {
-        "learner.gamma": learner.gamma,
-        "learner.lam": learner.lam,
-        "learner.eps_start": learner.eps_start,
-        "learner.eps_finish": learner.eps_finish,
-        "learner.eps_decay": learner.eps_decay,
-        "eval.epsilon": config.eval.epsilon,
-    }
-    for name, value in unit.items():
-        _require(0.0 <= value <= 1.0, name, value, "between 0 and 1")
-    positive = {
-        "learner.lr": learner.lr,
-        "learner.max_grad_norm": learner.max_grad_norm,
-        "save.minutes": config.save.minutes,
-    }
-    for name, value in positive.items():
-        _require(value > 0.0, name, value, "greater than 0")
-    for name, value in {"learner.l2_final": learner.l2_final, "learner.l2_inner": learner.l2_inner}.items():
-        _require(value >= 0.0, name, value, "at least 0")
-    for prefix, group in (("network", config.network), ("learner", learner), ("save", config.save)):
-        _check_choices(group, prefix)
-
-
-def _check_choices(group: Any, prefix: str) -> None:
-    """A `Literal` in a type hint is the list of choices; Python itself does not enforce it."""
-    for name, hint in typing.get_type_hints(type(group)).items():
-        value = getattr(group, name)
-        several = typing.get_origin(hint) is tuple
-        hint = typing.get_args(hint)[0] if several else hint
-        if typing.get_origin(hint) is not Literal:
-            continue
-        choices = typing.get_args(hint)
-        for each in value if several else (value,):
-            wanted = f"one of {', '.join(choices)}{suggest(str(each), choices)}"
-            _require(each in choices, f"{prefix}.{name}", repr(each), wanted)
+    if config.seed + config.seeds - 1 > MOST:
+        raise ConfigError(f"seed is {config.seed} and seeds {config.seeds}; the last seed must be at most {MOST}")
+    if config.steps_per_update > MOST:
+        raise ConfigError(
+            f"one rollout would have {config.steps_per_update} steps (learner.rollout_steps {learner.rollout_steps} × "
+            f"env.num_envs {config.env.num_envs}); it must have at most {MOST}"
+        )
+    updates = max(config.updates, config.schedule_updates)
+    if updates * learner.epochs * learner.minibatches > MOST:
+        raise ConfigError(
+            f"the run would have {updates * learner.epochs * learner.minibatches} gradient steps (total_steps or "
+            f"learner.schedule_steps ÷ {config.steps_per_update} × learner.epochs {learner.epochs} × "
+            f"learner.minibatches {learner.minibatches}); it must have at most {MOST}"
+        )
 
 
 def _check_batch(config: Config) -> None:
@@ -351,17 +378,14 @@ def _check_batch(config: Config) -> None:
             f"total_steps {config.total_steps} is less than one rollout of {config.steps_per_update} steps "
             f"(learner.rollout_steps {learner.rollout_steps} × env.num_envs {num_envs})"
         )
+    if config.schedule_updates < 1:
+        raise ConfigError(
+            f"learner.schedule_steps {learner.schedule_steps} is less than one rollout of {config.steps_per_update} "
+            "steps; 0 takes total_steps"
+        )
 
 
 def _near_divisor(total: int, wanted: int) -> int:
     """The divisor of `total` closest to `wanted`."""
-    return min((d for d in range(1, total + 1) if total % d == 0), key=lambda d: abs(d - wanted))
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _require(holds: bool, name: str, value: Any, wanted: str) -> None:
-    if not holds:
-        raise ConfigError(f"{name} is {value}; it must be {wanted}")
+    small = [d for d in range(1, math.isqrt(total) + 1) if total % d == 0]
+    return min((*small, *(total // d for d in small)), key=lambda d: (abs(d - wanted), d))
