@@ -12,6 +12,8 @@ from typing import Any, Literal
 
 from pqn.errors import ConfigError, suggest
 
+MOST_UPDATES = 2**31 - 2  # counted in int32; the largest one means "never"
+
 
 @dataclasses.dataclass(frozen=True)
 class EnvConfig:
@@ -104,6 +106,8 @@ class LearnerConfig:
     """ε once it has decayed."""
     eps_decay: float = 0.2
     """Share of the run over which ε falls linearly from start to finish."""
+    schedule_steps: int = 0
+    """Environment steps over which ε and the learning rate run their course; 0: the run's own total_steps."""
     mixer: Literal["vdn", "qmix", "independent"] = "vdn"
     """How several agents learn from one reward: `vdn` sums their values, `qmix` mixes them monotonically by the global
     state, `independent` lets each learn alone. One agent learns the same under the first and the last."""
@@ -205,7 +209,7 @@ class Config:
 
     def validate(self) -> Config:
         """Returns itself, or raises `ConfigError` with a sentence that names the option and values that would do."""
-        for check in (_check_counts, _check_ranges, _check_batch):
+        for check in (_check_counts, _check_ranges, _check_batch, _check_schedule):
             check(self)
         return self
 
@@ -274,6 +278,7 @@ def _check_counts(config: Config) -> None:
     least_zero = {
         "learner.segment_length": config.learner.segment_length,
         "learner.burn_in": config.learner.burn_in,
+        "learner.schedule_steps": config.learner.schedule_steps,
         "eval.count": config.eval.count,
         "eval.beside": config.eval.beside,
         "save.stability": config.save.stability,
@@ -350,6 +355,26 @@ def _check_batch(config: Config) -> None:
         raise ConfigError(
             f"total_steps {config.total_steps} is less than one rollout of {config.steps_per_update} steps "
             f"(learner.rollout_steps {learner.rollout_steps} × env.num_envs {num_envs})"
+        )
+
+
+def _check_schedule(config: Config) -> None:
+    learner = config.learner
+    if config.updates > MOST_UPDATES:
+        raise ConfigError(
+            f"total_steps {config.total_steps} makes {config.updates} updates; a run can count {MOST_UPDATES}, so "
+            f"lower total_steps, or raise learner.rollout_steps ({learner.rollout_steps}) or env.num_envs "
+            f"({config.env.num_envs})"
+        )
+    if learner.lr_decay and 0 < learner.schedule_steps < config.total_steps:
+        raise ConfigError(
+            f"learner.schedule_steps {learner.schedule_steps} is less than total_steps {config.total_steps}: the "
+            "learning rate would be 0 for the rest of the run; raise it, or set learner.lr_decay to false"
+        )
+    if 0 < learner.schedule_steps < config.steps_per_update:
+        raise ConfigError(
+            f"learner.schedule_steps {learner.schedule_steps} is less than one rollout of {config.steps_per_update} "
+            "steps; leave it 0 for the length of the run"
         )
 
 

@@ -24,6 +24,7 @@ from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs import registry
 from pqn.errors import Diverged, EnvError, EnvFailed, Interrupted
+from pqn.learner import schedules
 from pqn.loggers import check_loggers, open_loggers, scalars
 from pqn.metrics import MetricsWriter, Row
 from pqn.program import NEVER, EnvFactory, RunState, make_program
@@ -286,11 +287,7 @@ class _Loop:
 
     def schedules(self) -> dict[str, float]:
         """ε and learning rate now, as the compiled program has them."""
-        c, updates = self.config.learner, self.config.updates
-        decay = c.eps_decay * updates
-        progress = min(1.0, self.update / decay) if decay else 1.0
-        lr = c.lr * (1.0 - self.update / updates) if c.lr_decay else c.lr
-        return {"epsilon": c.eps_start + progress * (c.eps_finish - c.eps_start), "lr": lr}
+        return schedules(self.config, self.update)
 
     def progress_fields(self) -> dict[str, Any]:
         """What the progress line shows."""
