@@ -31,7 +31,9 @@ def time_to_goal(cache: str) -> dict[str, float]:
         total = time.perf_counter() - began
         summary = json.loads((run / "summary.json").read_text())
         rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    reached = [row["wall"] for row in rows if row["kind"] == "eval" and np.mean(row["returns"]) >= GOAL]
+    reached = [
+        row["wall"] for row in rows if row["kind"] == "eval" and np.mean(np.array(row["returns"], float)) >= GOAL
+    ]
     startup = total - summary["wall_seconds"]  # importing, and tearing down
     return {
         "seconds_to_475": startup + reached[0] if reached else float("inf"),

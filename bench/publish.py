@@ -37,7 +37,7 @@ def entry(run: RunDir, commit: str | None) -> dict[str, Any]:
     train_steps, train = curve(rows, "train", points=20)
     last = next(row for row in reversed(rows) if row["kind"] == "eval")
     infos = [name.removeprefix("info/") for name in last if name.startswith("info/")]
-    final = np.asarray(summary["eval_return"]["per_seed"])
+    final = np.asarray(summary["eval_return"]["per_seed"], float)
     interval = bootstrap_interval(final) if len(final) > 1 else None
     git = environment.get("git") or {}
     preset = summary["preset"]

@@ -28,6 +28,7 @@ Positive = Annotated[float, Within(above=0.0)]
 NotNegative = Annotated[float, Within(0.0)]
 
 
+
 @dataclasses.dataclass(frozen=True)
 class EnvConfig(Options, prefix="env."):
     """Which environment, and how many copies of it."""
@@ -242,7 +243,7 @@ class Config(Options):
 
     def validate(self) -> Config:
         """Returns itself, or raises `ConfigError` for options that do not fit together, with values that would do."""
-        for check in (_check_counters, _check_batch):
+        for check in (_check_counters, _check_batch, _check_schedule):
             check(self)
         return self
 
@@ -343,12 +344,11 @@ def _check_counters(config: Config) -> None:
             f"one rollout would have {config.steps_per_update} steps (learner.rollout_steps {learner.rollout_steps} × "
             f"env.num_envs {config.env.num_envs}); it must have at most {MOST}"
         )
-    updates = max(config.updates, config.schedule_updates)
-    if updates * learner.epochs * learner.minibatches > MOST:
+    if config.updates >= MOST:  # the largest count means "never"
         raise ConfigError(
-            f"the run would have {updates * learner.epochs * learner.minibatches} gradient steps (total_steps or "
-            f"learner.schedule_steps ÷ {config.steps_per_update} × learner.epochs {learner.epochs} × "
-            f"learner.minibatches {learner.minibatches}); it must have at most {MOST}"
+            f"total_steps {config.total_steps} makes {config.updates} updates; a run can count {MOST - 1}, so lower "
+            f"total_steps, or raise learner.rollout_steps ({learner.rollout_steps}) or env.num_envs "
+            f"({config.env.num_envs})"
         )
 
 
@@ -378,10 +378,19 @@ def _check_batch(config: Config) -> None:
             f"total_steps {config.total_steps} is less than one rollout of {config.steps_per_update} steps "
             f"(learner.rollout_steps {learner.rollout_steps} × env.num_envs {num_envs})"
         )
-    if config.schedule_updates < 1:
+
+
+def _check_schedule(config: Config) -> None:
+    learner = config.learner
+    if learner.lr_decay and 0 < learner.schedule_steps < config.total_steps:
+        raise ConfigError(
+            f"learner.schedule_steps {learner.schedule_steps} is less than total_steps {config.total_steps}: the "
+            "learning rate would be 0 for the rest of the run; raise it, or set learner.lr_decay to false"
+        )
+    if 0 < learner.schedule_steps < config.steps_per_update:
         raise ConfigError(
             f"learner.schedule_steps {learner.schedule_steps} is less than one rollout of {config.steps_per_update} "
-            "steps; 0 takes total_steps"
+            "steps; leave it 0 for the length of the run"
         )
 
 

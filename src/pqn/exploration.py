@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax.numpy as jnp
 
 from pqn.types import Array
@@ -47,8 +49,11 @@ def epsilon_greedy(uniform: Array, q: Array, avail: Array | None, epsilon: Array
     return jnp.where(uniform < epsilon, explore, greedy)
 
 
-def linear(start: Array | float, finish: Array | float, duration: Array | float, now: Array | float) -> Array:
-    """Linear from `start` at 0 to `finish` at `duration`, constant afterwards; a duration of 0 is `finish` at once."""
-    duration = jnp.asarray(duration, jnp.float32)
-    progress = jnp.where(duration > 0, jnp.clip(now / jnp.maximum(duration, 1e-8), 0.0, 1.0), 1.0)
+def linear(start: Any, finish: Any, duration: Any, now: Any, xp: Any = jnp) -> Any:
+    """Linear from `start` at 0 to `finish` at `duration`, constant afterwards; a duration of 0 is `finish` at once.
+
+    `xp` is the library that computes it: jax.numpy in compiled programs, numpy for the record of a run.
+    """
+    duration = xp.asarray(duration, jnp.float32 if xp is jnp else float)
+    progress = xp.where(duration > 0, xp.clip(now / xp.maximum(duration, 1e-8), 0.0, 1.0), 1.0)
     return start + progress * (finish - start)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from pqn.config import Config
@@ -40,7 +41,7 @@ class Hyper(NamedTuple):
     eps_start: Array
     eps_finish: Array
     eps_updates: Array  # updates over which ε falls
-    updates: Array  # updates in the whole run
+    updates: Array  # updates over which the learning rate falls
     reward_scale: Array
     max_grad_norm: Array
     l2_final: Array
@@ -48,22 +49,41 @@ class Hyper(NamedTuple):
 
     @staticmethod
     def of(config: Config) -> Hyper:
-        c = config.learner
-        values = (
+        return Hyper(*(jnp.asarray(value, jnp.float32) for value in Hyper.numbers(config)))
+
+    @staticmethod
+    def numbers(config: Config) -> Hyper:
+        """The same as plain numbers, in Python's precision."""
+        c, updates = config.learner, config.schedule_updates
+        values: tuple[Any, ...] = (
             c.lr,
             0.0 if c.lr_decay else c.lr,
             c.gamma,
             c.lam,
             c.eps_start,
             c.eps_finish,
-            c.eps_decay * config.updates,
-            config.updates,
+            c.eps_decay * updates,
+            updates,
             c.reward_scale,
             c.max_grad_norm,
             c.l2_final,
             c.l2_inner,
         )
-        return Hyper(*(jnp.asarray(value, jnp.float32) for value in values))
+        return Hyper(*values)
+
+    def epsilon(self, update: Any, xp: Any = jnp) -> Any:
+        """ε of the rollout after `update` updates."""
+        return linear(self.eps_start, self.eps_finish, self.eps_updates, update, xp)
+
+    def learning_rate(self, step: Any, steps_per_update: int, xp: Any = jnp) -> Any:
+        """The learning rate of the gradient step after `step` others."""
+        return linear(self.lr, self.lr_final, steps_per_update * self.updates, step, xp)
+
+
+def schedules(config: Config, update: int) -> dict[str, float]:
+    """ε and learning rate after `update` updates, for the record: the compiled program's rule, on the host."""
+    hyper = Hyper.numbers(config)
+    return {"epsilon": float(hyper.epsilon(update, np)), "lr": float(hyper.learning_rate(update, 1, np))}
 
 
 class LearnerState(NamedTuple):
@@ -103,7 +123,7 @@ class Work(NamedTuple):
 
     segments: Segments
     orders: Array  # [K, B] the segments of each minibatch
-    steps: Array  # [K] int32, gradient steps since the start of the run
+    steps: Array  # [K] float32, gradient steps since the start of the run: an int32 would overflow in long ones
     target: Array  # mean of the λ-returns, for the record
 
 
@@ -181,7 +201,7 @@ class Learner:
         return Independent() if config.mixer == "independent" and self.spec.num_agents > 1 else VDN()
 
     def epsilon(self, state: LearnerState, hyper: Hyper) -> Array:
-        return linear(hyper.eps_start, hyper.eps_finish, hyper.eps_updates, state.updates)
+        return hyper.epsilon(state.updates)
 
     def update(
         self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper
@@ -201,7 +221,9 @@ class Learner:
         # One permutation per epoch, shared by all fields; each gradient step gathers its own share.
         orders = jnp.argsort(jax.random.bits(key, (epochs, count)), axis=1)
         orders = orders.reshape(epochs * minibatches, count // minibatches)
-        steps = state.updates * (epochs * minibatches) + jnp.arange(epochs * minibatches)
+        # Exact up to 2²⁴ gradient steps; beyond, off by no more than a share of 10⁻⁷ of the schedule.
+        per_update = epochs * minibatches
+        steps = state.updates.astype(jnp.float32) * per_update + jnp.arange(per_update, dtype=jnp.float32)
         return Work(segments, orders, steps, mean(targets, rollout.valid))
 
     def pack(self, state: LearnerState) -> PackedState:
@@ -239,8 +261,7 @@ class Learner:
         shorten = jnp.minimum(1.0, hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
         out: Any = self.optimizer.update(optax.tree.scale(shorten, gradient), state.opt)
         direction, opt = out
-        steps = self.config.learner.epochs * self.config.learner.minibatches * hyper.updates
-        lr = linear(hyper.lr, hyper.lr_final, steps, step)
+        lr = hyper.learning_rate(step, self.config.learner.epochs * self.config.learner.minibatches)
         after = jax.tree.map(lambda old, change: old - lr * change, state.params, direction)
         return PackedState(after, stats, opt), metrics | {"grad_norm": norm}
 

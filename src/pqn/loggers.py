@@ -6,6 +6,7 @@ A logger is given every row that goes into metrics.jsonl; it logs the mean over 
 from __future__ import annotations
 
 import importlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from pqn.errors import ConfigError
+from pqn.report.statistics import mean
 
 
 class Logger(Protocol):
@@ -67,12 +69,15 @@ def check_loggers(names: tuple[str, ...]) -> None:
 
 
 def scalars(row: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a metrics row, averaged over seeds (and evaluation episodes)."""
+    """The numbers of a metrics row, averaged over episodes and then over seeds; what has no number is left out."""
     found = {}
     for name, value in row.items():
         if name in ("kind", "update", "step") or name.endswith("_sum") or value is None:
             continue
-        found[f"{row['kind']}/{name}"] = float(np.mean(np.asarray(value, float)))
+        numbers = np.asarray(value, float)
+        average = float(mean(mean(numbers, axis=-1) if numbers.ndim > 1 else numbers))
+        if not math.isnan(average):
+            found[f"{row['kind']}/{name}"] = average
     if row["kind"] == "train" and np.sum(row["episodes"]) > 0:
         found["train/return"] = float(np.sum(row["return_sum"]) / np.sum(row["episodes"]))
     return found

@@ -4,9 +4,11 @@ Two kinds of rows are known here; a row may carry more keys than these. S seeds,
 
     {"kind": "train", "update": 12, "step": 49152, "episodes": [S], "return_sum": [S], "length_sum": [S],
      "loss": [S], "q": [S], "epsilon": 0.3, "lr": 1e-3, "steps_per_second": 1e6, "wall": 3.2}
-    {"kind": "eval", "update": 12, "step": 49152, "returns": [S][E]}
+    {"kind": "eval", "update": 12, "step": 49152, "returns": [S][E], "unfinished": [S], "length_mean": [S]}
 
-Training rows carry sums and counts of *finished* episodes, so rows can be pooled without bias.
+Training rows carry sums and counts of *finished* episodes, so rows can be pooled without bias. An evaluation episode
+that did not end has null for a return and is counted as unfinished; `length_mean` and the means of the environment's
+own numbers (`info/…`) are over the others, null where there is none.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from pqn import evaluate as evaluation
 from pqn import rollout
@@ -23,10 +22,10 @@ from pqn.device import compiler_options, over_seeds, simulator_groups
 from pqn.envs.base import HostEnv
 from pqn.errors import ConfigError
 from pqn.learner import Hyper, Learner, LearnerState
+from pqn.totals import HEALTH, NEVER, blank, combine, report
 from pqn.types import Array, PyTree
 
 EnvFactory = Callable[[int], Any]  # makes that many environments: a `JaxEnv` or a `HostEnv`
-NEVER = np.iinfo(np.int32).max
 
 
 class RunState(NamedTuple):
@@ -66,7 +65,9 @@ class Program:
         self.hyper = Hyper.of(config)
         self.seeds = jnp.arange(config.seed, config.seed + config.seeds)
         self.state_shape = jax.eval_shape(jax.vmap(self.init_one), self.seeds)
-        self.total_names = sorted(self._zero_totals())
+        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.state_shape)
+        self._reported = jax.eval_shape(self.update_one, one, self.hyper)[1]
+        self.total_names = sorted(self._reported.keys() - HEALTH)
         self.compile_seconds = 0.0
 
     # --- one seed -----------------------------------------------------------------------------------------------
@@ -96,29 +97,19 @@ class Program:
         """Lifts a function of one seed to all of them."""
         return over_seeds(function, self.config.seeds)
 
-    def _chunk(self, state: RunState, hyper: Hyper, count: Array) -> tuple[RunState, Array]:
-        """`count` updates of every seed. Returns the totals of `total_names` as one array [F, S]: one transfer."""
+    def _chunk(self, state: RunState, hyper: Hyper, count: Array) -> tuple[RunState, tuple[Array, Array]]:
+        """`count` updates of every seed. Returns the totals as two arrays, of `total_names` [F, S] and of `HEALTH`."""
 
         def body(_: Array, c: tuple[RunState, dict[str, Array]]) -> tuple[RunState, dict[str, Array]]:
             state, totals = c
             state, metrics = self.over_seeds(lambda one: self.update_one(one, hyper))(state)
-            return state, {name: self._add(name, totals[name], value) for name, value in metrics.items()}
+            return state, combine(totals, metrics)
 
-        totals = {name: jnp.full(self.config.seeds, value) for name, value in self._zero_totals().items()}
-        state, totals = jax.lax.fori_loop(0, count, body, (state, totals))
-        # Float64 would be exact for the update number; float32 is, up to 2²⁴ updates, and `bad` only names one.
-        return state, jnp.stack([totals[name].astype(jnp.float32) for name in self.total_names])
-
-    @staticmethod
-    def _add(name: str, total: Array, value: Array) -> Array:
-        if name == "bad":
-            return jnp.minimum(total, value)
-        return value if name == "param_norm" else total + value
-
-    def _zero_totals(self) -> dict[str, Any]:
-        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.state_shape)
-        _, metrics = jax.eval_shape(self.update_one, one, self.hyper)
-        return {name: np.int32(NEVER) if name == "bad" else np.float32(0.0) for name in metrics}
+        c = (state, blank(self._reported, self.config.seeds))
+        state, totals = jax.lax.fori_loop(0, count, body, c)
+        # Few arrays, since each is a transfer; the numbers of updates stay integers, which are exact.
+        floats, ints = ([totals[name] for name in names] for names in (self.total_names, HEALTH))
+        return state, (jnp.stack(floats), jnp.stack(ints))
 
     def _evaluate(self, learner: LearnerState, seeds: Array) -> tuple[Array, dict[str, Array]]:
         """Greedy returns, lengths and flags [3, S, E], and the infos, each [S, E]."""
@@ -148,16 +139,22 @@ class Program:
         return self._compiled["init"](self.seeds)
 
     def chunk(self, state: RunState, count: int) -> tuple[RunState, dict[str, np.ndarray]]:
-        """`count` updates; totals per seed: sums, except `param_norm` (last) and `bad` (first sick update)."""
+        """`count` updates, and their totals per seed (see `totals.combine`)."""
         state, totals = self._compiled["chunk"](state, self.hyper, np.int32(count))
-        return state, dict(zip(self.total_names, np.asarray(totals), strict=True))
+        floats, ints = jax.device_get(totals)
+        return state, dict(zip((*self.total_names, *HEALTH), (*floats, *ints), strict=True))
 
     def evaluate(self, state: RunState) -> evaluation.Evaluation:
-        """The first full episode of every evaluation environment, [S, E]."""
+        """The first full episode of every evaluation environment, [S, E].
+
+        Raises:
+          EnvFailed: a return is NaN or infinite.
+        """
         packed, info = self._compiled["evaluate"](state.learner, self.seeds)
         ret, length, finished = np.asarray(packed)
         infos: Any = {name: np.asarray(value) for name, value in info.items()}
-        return evaluation.Evaluation(ret, length, finished > 0, infos)
+        result = evaluation.Evaluation(ret, length, finished > 0, infos)
+        return result.check(self.eval_env.spec.name, self.config.seed)
 
     # What a run outside of JAX has to do about its simulators (see `HostProgram`), and a state of arrays does not.
 
@@ -171,13 +168,3 @@ class Program:
 
     def close(self) -> None:
         """Frees what the environments hold."""
-
-
-def report(learner: LearnerState, metrics: dict[str, Array], finished: rollout.Finished) -> dict[str, Array]:
-    """The metrics of one update of one seed: of the learner, of the episodes that ended, and of its health."""
-    metrics = metrics | {"episodes": finished.episodes, "return_sum": finished.ret, "length_sum": finished.length}
-    metrics |= {f"info/{name}_sum": value for name, value in finished.info.items()}
-    metrics["param_norm"] = optax.tree.norm(learner.params)
-    healthy = jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["param_norm"])
-    metrics["bad"] = jnp.where(healthy, NEVER, learner.updates)
-    return metrics

@@ -72,8 +72,11 @@ def format_line(fields: dict[str, Any]) -> str:
     parts = [f"{100 * fields['step'] / fields['total']:3.0f} %", f"{human(fields['step'])} steps"]
     if fields["return"] is not None:
         parts.append(f"return {fields['return']:.1f}")
+    unfinished = fields.get("unfinished")
     if fields["eval"] is not None:
         parts.append(f"eval {fields['eval']:.1f}")
+    elif unfinished:
+        parts.append(f"eval {unfinished['total']} of {unfinished['episodes']} unfinished")
     parts.append(f"ε {fields['epsilon']:.2f}")
     if fields["loss"] is not None:
         parts.append(f"loss {fields['loss']:.3g}")

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from pqn.envs.base import JaxEnv, expand
 from pqn.exploration import epsilon_greedy
+from pqn.health import Fault, first, not_finite
 from pqn.learner import Hyper, Learner, LearnerState
 from pqn.types import Array, EnvSpec, EpisodeStats, Inputs, PyTree, Rollout, TimeStep
 
@@ -33,6 +34,7 @@ class Finished(NamedTuple):
     ret: Array
     length: Array
     info: dict[str, Array]
+    fault: Array | None = None  # int32 `health.Fault` of the environments; None: not looked at (here)
 
 
 class Cut(NamedTuple):
@@ -58,6 +60,7 @@ class StepRecord(NamedTuple):
     slot: Array | None  # [N] which slot of `Cut` holds the final observation
     value: Array
     valid: Array | None = None  # [N] see `TimeStep.valid`
+    unannounced: Array | None = None  # [N] truncated although the spec says that this never happens
 
 
 def start(env: JaxEnv, learner: Learner, key: Array) -> Stream:
@@ -109,6 +112,7 @@ def collect(
             slot=slot,
             value=value,
             valid=timestep.valid,
+            unannounced=None if env.spec.truncates else timestep.truncated,
         )
         episode, finished = count_episodes(stream.episode, finished, timestep)
         inputs = observe(learner, timestep, action)
@@ -135,9 +139,23 @@ def collect(
     final_value = None
     if cut_values is not None and records.slot is not None:
         slot = expand(records.slot, cut_values)
-        final_value = jnp.take_along_axis(cut_values, slot, axis=0)  # [K, N], [T, N] -> [T, N]
+        final_value = jnp.take_along_axis(cut_values, slot, axis=0, mode="clip")  # [K, N], [T, N] -> [T, N]
     rollout = assemble(records, carries, stream.window, last_value, final_value, hyper)
-    return stream._replace(window=last_steps(records, burn_in)), rollout, jax.tree.map(jnp.sum, finished)
+    finished = jax.tree.map(jnp.sum, finished)._replace(fault=diagnose(env.spec, records, stream, cut))
+    return stream._replace(window=last_steps(records, burn_in)), rollout, finished
+
+
+def diagnose(spec: EnvSpec, records: StepRecord, stream: Stream, cut: Cut | None) -> Array:
+    """The promise that the environments broke in a rollout, as a `health.Fault`; `stream` is that after it."""
+    final = (None, None) if cut is None else (cut.inputs.obs, cut.world)
+    seen = (records.inputs.obs, records.world, stream.inputs.obs, stream.world, *final)
+    faults = [(Fault.REWARD, not_finite(records.reward)), (Fault.OBSERVATION, not_finite(*seen))]
+    if cut is not None:  # a truncation without a slot has been given another one's value
+        slots = jax.tree.leaves(cut.inputs)[0].shape[0]
+        faults.append((Fault.TRUNCATED_EARLY, jnp.any(cut.used > slots)))
+    if records.unannounced is not None:
+        faults.append((Fault.TRUNCATED_UNANNOUNCED, jnp.any(records.unannounced)))
+    return first(faults)
 
 
 def last_steps(records: StepRecord, burn_in: int) -> Inputs:

@@ -19,15 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from pqn import checkpoint, runs
+from pqn import checkpoint, health, runs
+from pqn import evaluate as evaluation
 from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs import registry
-from pqn.errors import Diverged, EnvError, EnvFailed, Interrupted
+from pqn.errors import EnvError, EnvFailed, Interrupted
+from pqn.learner import schedules
 from pqn.loggers import check_loggers, open_loggers, scalars
 from pqn.metrics import MetricsWriter, Row
-from pqn.program import NEVER, EnvFactory, RunState, make_program
+from pqn.program import EnvFactory, RunState, make_program
 from pqn.progress import Progress
+from pqn.totals import HEALTH, combine, first_fault
 
 SECONDS_PER_CHUNK = 1.0  # how long the program may run before the host looks at signals and the clock
 
@@ -171,16 +174,13 @@ class _Loop:
         self.update += count
         self.train_seconds += seconds
         self.pending.add(totals, count, seconds)
-        sick = totals["bad"].min()
-        if sick < NEVER:
+        fault = first_fault(totals)
+        if fault is not None:
             self.progress.end()
-            seed = self.config.seed + int(totals["bad"].argmin())
-            kept = checkpoint.latest(self.run.checkpoints)
-            raise Diverged(
-                f"the loss or a parameter of seed {seed} became NaN or infinite at update {int(sick)}; "
-                + (f"the last good checkpoint is {kept}" if kept else "no checkpoint had been written yet")
-                + "; a smaller learner.lr or learner.max_grad_norm may help"
-            )
+            index, update, what = fault
+            path = checkpoint.latest(self.run.checkpoints)
+            kept = f"the last good checkpoint is {path}" if path else "no checkpoint had been written yet"
+            raise health.error(what, self.config.seed + index, update, self.program.learner.spec, kept)
         self.progress.update(self.progress_fields())
 
     def rescue(self, failure: EnvFailed, state: RunState, seconds: float = 0.0) -> EnvFailed:
@@ -211,16 +211,15 @@ class _Loop:
             raise self.rescue(failure, state) from failure
         if result is None:  # nothing to report yet
             return
-        if np.isfinite(result.ret).any():
-            self.last_eval = np.asarray(result.ret, np.float64)
+        self.last_eval = np.asarray(result.ret, np.float64)
         row: Row = {
             "kind": "eval",
             "update": self.update,
             "step": self.steps,
             "returns": result.ret,
-            "length_mean": _mean(result.length),
-            "unfinished": (~result.finished).sum(axis=1),
-            **{f"info/{name}": _mean(value) for name, value in result.info.items()},
+            "length_mean": evaluation.means(result.length),
+            "unfinished": result.unfinished,
+            **{f"info/{name}": evaluation.means(value) for name, value in result.info.items()},
             "wall": self.wall(),
         }
         self.record(row)
@@ -256,7 +255,7 @@ class _Loop:
     def finish(self) -> Result:
         self.progress.end()
         config, train_seconds = self.config, self.earlier["train"] + self.train_seconds
-        returns = None if self.last_eval is None else _mean(self.last_eval)
+        returns = self.last_eval
         summary = {
             "preset": config.preset,
             "env": config.env.name,
@@ -266,12 +265,24 @@ class _Loop:
             "compile_seconds": round(self.program.compile_seconds, 3),
             "train_seconds": round(train_seconds, 3),
             "steps_per_second": round(self.steps * config.seeds / train_seconds, 1),
-            "eval_return": None if returns is None else {"mean": float(returns.mean()), "per_seed": returns},
+            "eval_return": None
+            if returns is None
+            else {"mean": evaluation.mean(returns), "per_seed": evaluation.means(returns)},
+            "eval_unfinished": self.unfinished(),
             "device": runs.describe_device(),
             "peak_memory_bytes": runs.peak_memory(),
         }
         self.run.write_json(runs.SUMMARY, summary)
         return Result(self.run.path, self.run.read_json(runs.SUMMARY))
+
+    def unfinished(self) -> dict[str, Any] | None:
+        """How many episodes of the last evaluation did not end, and are in none of its means."""
+        if self.last_eval is None:
+            return None
+        per_seed = np.isnan(self.last_eval).sum(axis=1)
+        limit = evaluation.step_limit(self.config, self.program.learner.spec)
+        counts = {"episodes": self.last_eval.size, "total": int(per_seed.sum()), "per_seed": per_seed}
+        return counts | {"max_steps": limit}
 
     @property
     def steps(self) -> int:
@@ -286,11 +297,7 @@ class _Loop:
 
     def schedules(self) -> dict[str, float]:
         """ε and learning rate now, as the compiled program has them."""
-        c, updates = self.config.learner, self.config.updates
-        decay = c.eps_decay * updates
-        progress = min(1.0, self.update / decay) if decay else 1.0
-        lr = c.lr * (1.0 - self.update / updates) if c.lr_decay else c.lr
-        return {"epsilon": c.eps_start + progress * (c.eps_finish - c.eps_start), "lr": lr}
+        return schedules(self.config, self.update)
 
     def progress_fields(self) -> dict[str, Any]:
         """What the progress line shows."""
@@ -301,7 +308,8 @@ class _Loop:
             "step": self.steps,
             "total": self.config.updates * self.config.steps_per_update,
             "return": means.get("return"),
-            "eval": None if self.last_eval is None else float(np.nanmean(self.last_eval)),
+            "eval": None if self.last_eval is None else evaluation.mean(self.last_eval),
+            "unfinished": self.unfinished(),
             "epsilon": self.schedules()["epsilon"],
             "loss": means.get("loss"),
             "rate": rate,
@@ -318,9 +326,8 @@ class _Pending:
         self.shown = shown or {}  # what the progress line shows while no new number is there
 
     def add(self, totals: dict[str, np.ndarray], count: int, seconds: float) -> None:
-        for name, value in totals.items():
-            value = value.astype(np.float64)
-            self.totals[name] = value if name == "param_norm" else self.totals.get(name, 0.0) + value
+        wide = {name: value if name in HEALTH else value.astype(np.float64) for name, value in totals.items()}
+        self.totals = combine(self.totals, wide) if self.totals else wide
         self.updates += count
         self.seconds += seconds
 
@@ -339,16 +346,9 @@ class _Pending:
         averaged = ("loss", "q", "target", "grad_norm")
         row: Row = {"kind": "train", "update": update, "step": step}
         for name, value in self.totals.items():
-            if name != "bad":
+            if name not in HEALTH:
                 row[name] = value / self.updates if name in averaged else value
         return row | {"steps_per_second": self.rate(config)}
-
-
-def _mean(values: Any) -> np.ndarray:
-    """Mean over episodes [S, E] -> [S], NaN standing for those that have nothing to report."""
-    known = np.isfinite(values)
-    total = np.where(known, values, 0.0).sum(axis=1, dtype=np.float64)
-    return np.divide(total, known.sum(axis=1), out=np.full(total.shape, np.nan), where=known.any(axis=1))
 
 
 class _Every:

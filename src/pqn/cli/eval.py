@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from pqn.cli import options
 from pqn.errors import ConfigError
 
@@ -23,7 +25,7 @@ def run(argv: list[str]) -> int:
 
     RunDir.open(given.run)
 
-    from pqn.evaluate import evaluate_run
+    from pqn.evaluate import evaluate_run, say_unfinished
     from pqn.metrics import to_json
 
     result = evaluate_run(given.run, given.episodes, given.epsilon, given.seed)
@@ -33,8 +35,14 @@ def run(argv: list[str]) -> int:
     print(
         f"{result['env']}, {result['step']} training steps, {result['episodes']} episodes per seed, ε {given.epsilon:g}"
     )
-    for seed, mean, std in zip(result["seeds"], result["return_mean"], result["return_std"], strict=True):
-        print(f"  seed {seed:<4} return {mean:10.2f} ± {std:.2f}")
+    open_episodes = [sum(math.isnan(value) for value in seed) for seed in result["returns"].tolist()]
+    rows = zip(result["seeds"], result["return_mean"], result["return_std"], open_episodes, strict=True)
+    for seed, mean, std, unfinished in rows:
+        said = say_unfinished(unfinished, result["episodes"], result["max_steps"]) if unfinished else ""
+        number = "" if math.isnan(mean) else f"return {mean:10.2f} ± {std:.2f}"
+        print(f"  seed {seed:<4} " + "; ".join(part for part in (number, said) if part))
+    if result["mean"] is None:
+        return 0
     if len(result["seeds"]) > 1:
         print(f"  mean      return {result['mean']:10.2f}")
     print("  lowest {:.4g}, quartiles {:.4g}, {:.4g}, {:.4g}, highest {:.4g}".format(*result["quartiles"]))
@@ -45,5 +53,5 @@ def run(argv: list[str]) -> int:
     for name, value in result["info"].items():
         print(f"  {name}: {value:.4g}")
     if result["unfinished"]:
-        print(f"  {result['unfinished']} episodes were still open after {result['max_steps']} steps")
+        print("  unfinished episodes are in no mean")
     return 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from pqn.evaluate import say_unfinished
 from pqn.metrics import curve, read_metrics
 from pqn.progress import clock, human
 from pqn.report.figures import terminal_curve
@@ -18,11 +21,20 @@ def show_result(result: Result) -> None:
         print(terminal_curve(steps, values))
     print()
     if summary["eval_return"] is not None:
-        per_seed = summary["eval_return"]["per_seed"]
-        seeds = f" (seeds: {', '.join(f'{value:.1f}' for value in per_seed)})" if len(per_seed) > 1 else ""
-        print(f"greedy return   {summary['eval_return']['mean']:.1f}{seeds}")
+        print(f"greedy return   {_greedy(summary['eval_return'], summary.get('eval_unfinished'))}")
     print(
         f"speed           {human(summary['steps_per_second'])} steps/s"
         f" ({clock(summary['wall_seconds'])} in all, {summary['compile_seconds']:.1f} s of it compiling)"
     )
     print(f"run directory   {result.run}")
+
+
+def _greedy(returns: dict[str, Any], unfinished: dict[str, Any] | None) -> str:
+    """The mean over the episodes that ended, of each seed too where there are several, and how many did not end."""
+    some = unfinished is not None and unfinished["total"] > 0
+    said = say_unfinished(unfinished["total"], unfinished["episodes"], unfinished["max_steps"]) if some else ""
+    if returns["mean"] is None:
+        return f"none: {said}"
+    word = lambda value: "none" if value is None else f"{value:.1f}"  # noqa: E731
+    seeds = f" (seeds: {', '.join(map(word, returns['per_seed']))})" if len(returns["per_seed"]) > 1 else ""
+    return f"{returns['mean']:.1f}{seeds}" + (f"; {said}, which no mean includes" if some else "")

@@ -8,6 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pqn.cli import options
 from pqn.config import Config
 from pqn.errors import ConfigError
@@ -81,23 +83,24 @@ def _word(value: Any) -> str:
 def compare(out: Path, labels: list[str]) -> None:
     """Prints a table of final greedy returns and writes sweep.json and sweep.png."""
     from pqn.report.figures import learning_curves
-    from pqn.report.statistics import bootstrap_interval, iqm
+    from pqn.report.statistics import bootstrap_interval, iqm, mean
 
     rows, curves = [], []
     for label in labels:
         directory = RunDir.open(out / label)
         summary, environment = directory.read_json("summary.json"), directory.read_json("environment.json")
         steps, values = curve(read_metrics(directory.metrics), "eval")
-        final = values[-1]
+        final = values[-1] if len(values) else np.full(1, np.nan)
         interval = bootstrap_interval(final) if len(final) > 1 else (None, None)
         rows.append(
             {
                 "label": label,
-                "mean": final.mean(),
+                "mean": mean(final),
                 "iqm": iqm(final),
                 "iqm_95": list(interval),
-                "mean_over_run": values.mean(),
+                "mean_over_run": mean(values),
                 "per_seed": final,
+                "eval_unfinished": summary.get("eval_unfinished"),
                 "steps_per_second": summary["steps_per_second"],
                 "steps": summary["steps"],
                 "preset": summary["preset"],
@@ -108,10 +111,20 @@ def compare(out: Path, labels: list[str]) -> None:
         )
         curves.append((label, steps, values))
     (out / "sweep.json").write_text(to_json(rows, indent=1) + "\n")
-    learning_curves(curves, out / "sweep.png")
+    drawn = [entry for entry in curves if np.isfinite(entry[2]).any()]
+    if drawn:
+        learning_curves(drawn, out / "sweep.png")
     width = max(map(len, labels))
     print(f"{'':<{width}}  {'mean':>9}  {'IQM':>9}  {'over run':>9}  steps/s")
     for row in rows:
-        numbers = f"{row['mean']:9.2f}  {row['iqm']:9.2f}  {row['mean_over_run']:9.2f}"
-        print(f"{row['label']:<{width}}  {numbers}  {row['steps_per_second']:.0f}")
-    print(out / "sweep.json", out / "sweep.png", sep="\n")
+        numbers = "  ".join(_number(row[name]) for name in ("mean", "iqm", "mean_over_run"))
+        unfinished = row["eval_unfinished"]
+        note = (
+            f"  {unfinished['total']} of {unfinished['episodes']} unfinished" if (unfinished or {}).get("total") else ""
+        )
+        print(f"{row['label']:<{width}}  {numbers}  {row['steps_per_second']:.0f}{note}")
+    print(*[out / "sweep.json", *([out / "sweep.png"] if drawn else [])], sep="\n")
+
+
+def _number(value: Any) -> str:
+    return f"{value:9.2f}" if np.isfinite(value) else f"{'none':>9}"

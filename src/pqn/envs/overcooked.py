@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from pqn.envs.base import Autoreset, Outcome
 from pqn.envs.jaxmarl import build, ensure_installed, load, stack, unstack
@@ -84,7 +85,7 @@ class OvercookedEnv:
         ret = state.ret + earned
         reward = earned + self.shaping_weight(state.clock) * jnp.sum(stack(agents, info["shaped_reward"]))
         return Outcome(
-            OvercookedState(kitchen, ret, state.clock + 1),
+            OvercookedState(kitchen, ret, optax.safe_increment(state.clock)),
             stack(agents, obs),
             reward,
             terminated=jnp.bool_(False),

@@ -17,13 +17,13 @@ import jax
 import numpy as np
 
 from pqn.envs.base import HostEnv
-from pqn.evaluate import Evaluation
+from pqn.evaluate import Evaluation, score
 from pqn.exploration import epsilon_greedy
 from pqn.host.collect import over_seeds_but_last
 from pqn.host.pool import Pool, Share
 from pqn.host.records import Seen, Track
 from pqn.learner import Learner, LearnerState
-from pqn.types import Array, PyTree
+from pqn.types import Array, PyTree, TimeStep
 
 WAITING, PLAYING, OVER = 0, 1, 2  # for an episode to begin; the episode to report; its result is in
 
@@ -46,22 +46,19 @@ class Beside:
         parts = [jax.tree.map(lambda x, n=share.num_train: x[:, :, n:], _numbers(track))
                  for track, share in zip(tracks, self.shares, strict=True)]  # fmt: skip
         steps = jax.tree.map(lambda *x: np.concatenate(x, axis=2), *parts)
-        for t in range(steps["done"].shape[1]):
-            self._step({name: value[:, t] for name, value in steps.items() if name != "info"}, steps["info"], t)
+        for t in range(steps["over"].shape[1]):
+            self._step(jax.tree.map(lambda x, t=t: x[:, t], steps))
 
-    def _step(self, now: dict[str, np.ndarray], info: dict[str, np.ndarray], t: int) -> None:
-        playing, waiting, done = self.phase == PLAYING, self.phase == WAITING, now["done"]
-        self.ret += np.where(playing, now["reward"], 0.0)
-        self.length += playing & now["valid"]
-        ended = playing & done
-        self.phase[ended] = OVER
-        if ended.any():
-            for name, value in info.items():
-                self.info[name][ended] = value[:, t][ended]
-            if "return" in info:
-                self.ret[ended] = info["return"][:, t][ended]
-        self._begin(waiting & done)
-        self.fresh = done
+    def _step(self, now: dict[str, Any]) -> None:
+        waiting, over = self.phase == WAITING, now["over"]
+        nothing: Any = None
+        timestep = TimeStep(nothing, nothing, now["reward"], over, over, info=now["info"], valid=now["valid"])
+        fields: tuple[Any, ...] = (self.ret, self.length, self.phase == OVER, self.info)
+        result: Any = score(Evaluation(*fields), timestep, playing=self.phase == PLAYING)
+        self.ret, self.length, self.info = result.ret, result.length, result.info
+        self.phase[result.finished] = OVER
+        self._begin(waiting & over)
+        self.fresh = over
 
     def _begin(self, where: np.ndarray) -> None:
         self.phase[where] = PLAYING
@@ -70,12 +67,11 @@ class Beside:
     def report(self) -> Evaluation:
         """The results that are in [S, E], NaN where none is; the environments that reported wait for a new episode."""
         over = self.phase == OVER
-        known = lambda x: np.where(over, x, np.nan)  # noqa: E731
-        info = {name: known(value) for name, value in self.info.items()}
-        fields: dict[str, Any] = {"ret": known(self.ret), "length": known(self.length), "finished": over, "info": info}
+        fields: tuple[Any, ...] = (self.ret, self.length, over, self.info)
+        result = Evaluation(*fields).known()
         self.phase[over] = WAITING
         self._begin(over & self.fresh)
-        return Evaluation(**fields)
+        return result
 
     def save(self) -> PyTree:
         return {name: getattr(self, name) for name in ("phase", "ret", "length", "fresh", "info")}
@@ -88,7 +84,7 @@ class Beside:
 def _numbers(track: Track) -> dict[str, Any]:
     """[S, T, n] each."""
     valid = np.ones_like(track.over) if track.valid is None else track.valid
-    return {"reward": track.reward, "done": track.over, "valid": valid, "info": track.info}
+    return {"reward": track.reward, "over": track.over, "valid": valid, "info": track.info}
 
 
 class Player:
@@ -117,33 +113,25 @@ class Player:
         An episode that ends early waits for the longest one; its environment goes on, and nobody looks.
         """
         resets, explores = jax.vmap(jax.random.split, out_axes=1)(keys)
-        pool = Pool(make_env, self.num_seeds, episodes, 0, groups=1)
+        pool = Pool(make_env, self.num_seeds, episodes, 0, groups=1, first_seed=self.learner.config.seed)
         try:
             timestep = pool.reset(env_seeds(resets, episodes), np.zeros((self.num_seeds, 0), np.int64))[0]
             shape = (self.num_seeds, episodes)
-            ret, length, finished = np.zeros(shape, np.float32), np.zeros(shape, np.float32), np.zeros(shape, bool)
-            info = {name: np.zeros(shape, np.float32) for name in timestep.info}
+            zeros: Any = np.zeros(shape, np.float32)
+            finished: Any = np.zeros(shape, bool)
+            result = Evaluation(zeros, zeros, finished, dict.fromkeys(timestep.info, zeros))
             action: Any = np.zeros((*shape, self.learner.spec.num_agents), np.int32)
             carry = self.learner.network.initial_carry(*action.shape)
             for t in range(max_steps):
                 carry, action = self.act(state, Seen.of(timestep, action, carry), explores, np.int32(t))
                 pool.send(0, np.asarray(action))
                 timestep = pool.recv(0)
-                playing = ~finished
-                ended = playing & timestep.over
-                ret += np.where(playing, timestep.reward, 0.0)
-                length += playing if timestep.valid is None else playing & timestep.valid
-                for name, value in timestep.info.items():
-                    info[name][ended] = value[ended]
-                if "return" in timestep.info:
-                    ret[ended] = timestep.info["return"][ended]
-                finished |= ended
-                if finished.all():
+                result = score(result, timestep, ~result.finished)
+                if np.all(result.finished):
                     break
         finally:
             pool.close()
-        fields: dict[str, Any] = {"ret": ret, "length": length, "finished": finished, "info": info}
-        return Evaluation(**fields)
+        return result.known()
 
 
 def env_seeds(keys: Array, count: int) -> np.ndarray:

@@ -18,7 +18,7 @@ from pqn.envs.base import HostEnv
 from pqn.envs.promises import check_fields
 from pqn.errors import EnvFailed, PqnError
 from pqn.host.cores import division, on_simulators_cores
-from pqn.types import TimeStep
+from pqn.types import EnvSpec, TimeStep
 
 
 class Share(NamedTuple):
@@ -69,6 +69,7 @@ class Pool:
       num_seeds, num_train, num_beside: S, N and E.
       groups: how many; fewer where there are fewer training environments.
       apart: whether simulators and the rest of the program may be given cores of their own.
+      first_seed: what the first of the S seeds is called in errors.
     """
 
     def __init__(
@@ -79,8 +80,9 @@ class Pool:
         num_beside: int,
         groups: int = 2,
         apart: bool = True,
+        first_seed: int = 0,
     ):
-        self.num_seeds = num_seeds
+        self.num_seeds, self.first_seed = num_seeds, first_seed
         self.shares = shares(num_train, num_beside, min(groups, num_train))
         self.broken = False
         self.under_way = threading.Semaphore(2)
@@ -99,7 +101,7 @@ class Pool:
             seeds = np.concatenate([train_seeds[:, share.train], beside_seeds[:, share.beside]], axis=1).ravel()
             timestep = self._call("reset", partial(on_simulators_cores, self.cores, partial(env.reset, seeds)))
             check_fields("reset", timestep, env.spec, env.num_envs)
-            out.append(self._by_seed(timestep))
+            out.append(self._sound(env.spec, self._by_seed(timestep)))
         return out
 
     def send(self, group: int, action: np.ndarray) -> None:
@@ -113,10 +115,12 @@ class Pool:
 
     def recv(self, group: int) -> TimeStep:
         """The outcome of that step; the arrays are the simulator's own and may change with its next step."""
+        env = self.envs[group]
         try:
-            return self._by_seed(self.envs[group].recv())
+            timestep = self._by_seed(env.recv())
         except Exception as error:
             raise self._failed("step", error) from error
+        return self._sound(env.spec, timestep)
 
     def save(self) -> tuple[dict[str, np.ndarray], ...]:
         """Where every simulator stands."""
@@ -129,12 +133,34 @@ class Pool:
 
     def close(self) -> None:
         """Frees threads and processes; what a broken simulator has to say about that no longer matters."""
+        broken, failures = self.broken, []
         for env in self.envs:
             try:
                 env.close()
-            except Exception:
-                if not self.broken:
-                    raise
+            except Exception as error:
+                failures.append(self._failed("be closed", error))
+        if failures and not broken:
+            raise failures[0]
+
+    def _sound(self, spec: EnvSpec, timestep: TimeStep) -> TimeStep:
+        """The time step, if its numbers are finite and its truncations announced: else learning would get it wrong."""
+        if not np.isfinite(timestep.reward).all():
+            raise self._unsound(spec, timestep.reward, "reward")
+        if timestep.obs.dtype.kind == "f":
+            if not np.isfinite(timestep.obs).all():
+                raise self._unsound(spec, timestep.obs, "observation")
+            final = None if timestep.final_obs is None else timestep.final_obs[timestep.truncated]
+            if final is not None and not np.isfinite(final).all():
+                raise self._unsound(spec, np.where(_like(timestep), timestep.final_obs, 0), "final observation")
+        if not spec.truncates and timestep.truncated.any():
+            self.broken = True
+            raise EnvFailed(f"{spec.name} truncated an episode although spec.truncates is False")
+        return timestep
+
+    def _unsound(self, spec: EnvSpec, values: np.ndarray, what: str) -> EnvFailed:
+        self.broken = True
+        seed = self.first_seed + int(np.argwhere(~np.isfinite(values))[0][0])
+        return EnvFailed(f"seed {seed}: {spec.name} gave a NaN or infinite {what}")
 
     def _by_seed(self, timestep: TimeStep) -> TimeStep:
         def split(x: Any) -> Any:
@@ -160,3 +186,9 @@ class Pool:
             return EnvFailed(f"a worker process of {name} died ({type(error).__name__})")
         said = f": {lines[0]}" if lines else ""
         return EnvFailed(f"{name} could not {what}: it raised {type(error).__name__}{said}")
+
+
+def _like(timestep: TimeStep) -> np.ndarray:
+    """`truncated` [S, n], with axes of length 1 so that it broadcasts against the observations."""
+    flags = np.asarray(timestep.truncated)
+    return flags.reshape(flags.shape + (1,) * (np.ndim(timestep.obs) - flags.ndim))

@@ -29,8 +29,9 @@ from pqn.host.greedy import Beside, Player, env_seeds
 from pqn.host.pool import Pool
 from pqn.host.records import Collected, Shifted
 from pqn.learner import Hyper, Learner, LearnerState, PackedState, Work
-from pqn.program import NEVER, EnvFactory, RunState, report
+from pqn.program import EnvFactory, RunState
 from pqn.rollout import Finished
+from pqn.totals import HEALTH, NEVER, combine, report
 from pqn.types import Array, EnvSpec, EpisodeStats, Inputs, PyTree
 
 
@@ -120,7 +121,8 @@ class HostProgram:
     @functools.cached_property
     def pool(self) -> Pool:
         env, seeds = self.config.env, self.config.seeds
-        return Pool(self.make_env, seeds, env.num_envs, self.num_beside, self.groups, apart=env.cores == "apart")
+        layout = (seeds, env.num_envs, self.num_beside, self.groups)
+        return Pool(self.make_env, *layout, apart=env.cores == "apart", first_seed=self.config.seed)
 
     @functools.cached_property
     def collector(self) -> Collector:
@@ -286,7 +288,8 @@ class HostProgram:
         config = self.config
         limit = step_limit(config, self.learner.spec)
         keys = jax.vmap(fold)(self.seeds)
-        return self.player.play(self.make_env, _acting(state.learner), keys, config.eval.num_envs, limit)
+        played = self.player.play(self.make_env, _acting(state.learner), keys, config.eval.num_envs, limit)
+        return played.check(self.learner.spec.name, config.seed)
 
     @property
     def state_shape(self) -> Saved:
@@ -335,11 +338,9 @@ def _acting(learner: LearnerState) -> LearnerState:
 
 
 def _totals(rows: list[dict[str, Array]]) -> dict[str, np.ndarray]:
-    """Totals per seed over some updates: sums, except `param_norm` (last) and `bad` (first sick update)."""
-    fetched = jax.device_get(rows)
-    combine = {"bad": lambda x: np.min(x, axis=0), "param_norm": lambda x: x[-1]}
-    total = lambda x: np.sum(x, axis=0)  # noqa: E731
-    return {
-        name: combine.get(name, total)([np.asarray(row[name], np.float64) for row in fetched])
-        for name in (rows[0] if rows else {})
-    }
+    """Totals per seed over some updates."""
+    fetched = [
+        {name: np.asarray(x, None if name in HEALTH else np.float64) for name, x in row.items()}
+        for row in jax.device_get(rows)
+    ]
+    return functools.reduce(combine, fetched) if fetched else {}

@@ -36,7 +36,7 @@ class LSTM(nn.Module):
     def __call__(self, carry: PyTree, x: Array, first: Array, train: bool = False) -> tuple[PyTree, Array]:
         """x [T, B, F] and first [T, B] to the carry after the last step and outputs [T, B, H]."""
         gates = nn.Dense(4 * self.size, name="input", dtype=self.dtype)(x)
-        kernel = self.param("recurrent", nn.initializers.orthogonal(), (self.size, 4 * self.size)).astype(self.dtype)
+        kernel = self.param("recurrent", orthogonal_gates, (self.size, 4 * self.size)).astype(self.dtype)
         return recur(_lstm, carry, Sequence(gates, first), kernel, jnp.zeros(4 * self.size), train)
 
 
@@ -53,13 +53,24 @@ class GRU(nn.Module):
     @nn.compact
     def __call__(self, carry: PyTree, x: Array, first: Array, train: bool = False) -> tuple[PyTree, Array]:
         gates = nn.Dense(3 * self.size, name="input", dtype=self.dtype)(x)
-        kernel = self.param("recurrent", nn.initializers.orthogonal(), (self.size, 3 * self.size)).astype(self.dtype)
+        kernel = self.param("recurrent", orthogonal_gates, (self.size, 3 * self.size)).astype(self.dtype)
         bias = self.param("candidate_bias", nn.initializers.zeros_init(), (self.size,))
         bias = jnp.concatenate([jnp.zeros(2 * self.size), bias])
         return recur(_gru, carry, Sequence(gates, first), kernel, bias, train)
 
 
 CELLS = {"lstm": LSTM, "gru": GRU}
+
+
+def orthogonal_gates(key: Array, shape: tuple[int, int]) -> Array:
+    """A recurrent kernel [H, G·H] whose G gates are orthogonal matrices, drawn independently as by flax's cells.
+
+    One orthogonal matrix over all gates would leave each of them with singular values far below 1, so that a fresh
+    network hardly remembers anything from one step to the next.
+    """
+    size, gates = shape[0], shape[1] // shape[0]
+    draw = nn.initializers.orthogonal()
+    return jnp.concatenate([draw(one, (size, size)) for one in jax.random.split(key, gates)], axis=1)
 
 
 class Sequence(NamedTuple):

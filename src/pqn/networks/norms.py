@@ -7,6 +7,7 @@ from functools import partial
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import optax
 
 from pqn.types import Array
 
@@ -133,5 +134,5 @@ class BatchRenorm(nn.Module):
             share = jnp.maximum(1.0 / (updates.value + 1.0), 1.0 - self.momentum)
             mean.value = mean.value + share * (batch_mean - mean.value)
             var.value = var.value + share * (batch_var - var.value)
-            updates.value = updates.value + 1
+            updates.value = optax.safe_increment(updates.value)  # stays at the largest number instead of overflowing
         return (((wide - batch_mean) / sigma * r + d) * scale + bias).astype(x.dtype)

@@ -198,8 +198,8 @@ def read_run(path: str | os.PathLike[str], which: Any = "eval") -> GameScore:
     known = ~np.isnan(values).all(axis=1) if len(steps) else np.zeros(0, bool)
     if not known.any():
         raise RunError(f"{path} has no finished games under '{which}' yet")
-    last = values[np.flatnonzero(known)[-1]]
-    return GameScore(game, last[~np.isnan(last)], int(steps[-1]) * int(skip))
+    row = np.flatnonzero(known)[-1]
+    return GameScore(game, values[row][~np.isnan(values[row])], int(steps[row]) * int(skip))
 
 
 def atari_game(run: RunDir) -> str:
