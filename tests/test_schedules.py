@@ -10,9 +10,9 @@ from conftest import build, run_updates, tiny
 
 import pqn
 from pqn import rollout
-from pqn.config import MOST_UPDATES, Config
+from pqn.config import MOST, Config
 from pqn.errors import ConfigError
-from pqn.learner import Hyper, LearnerState, schedule_updates, schedules
+from pqn.learner import Hyper, LearnerState, schedules
 from pqn.metrics import read_metrics
 from pqn.networks.norms import BatchRenorm
 from pqn.progress import Progress
@@ -47,7 +47,7 @@ def test_the_record_says_what_the_program_does():
 
 def test_without_decay_a_schedule_may_be_shorter_than_the_run():
     config = tiny({"learner.schedule_steps": 320, "learner.lr_decay": False}, total_steps=640)
-    assert schedule_updates(config) == 5
+    assert config.schedule_updates == 5
     assert schedules(config, 9) == pytest.approx({"epsilon": 0.2, "lr": 1e-4})
 
 
@@ -58,7 +58,7 @@ def test_without_decay_a_schedule_may_be_shorter_than_the_run():
         ({"learner.schedule_steps": 64, "learner.lr_decay": False}, "less than one rollout of 2048"),
         ({"learner.schedule_steps": -1}, "learner.schedule_steps"),
         ({"learner.schedule_steps": 1.5}, "learner.schedule_steps"),
-        ({"total_steps": 2**31 * 2048}, f"a run can count {MOST_UPDATES}, so lower total_steps, or raise"),
+        ({"total_steps": 2**31 * 2048}, f"a run can count {MOST - 1}, so lower total_steps, or raise"),
     ],
 )
 def test_a_schedule_that_cannot_be_is_refused(options, said):
@@ -69,14 +69,14 @@ def test_a_schedule_that_cannot_be_is_refused(options, said):
 
 def test_counters_of_very_long_runs_do_not_overflow():
     """At 2³¹ gradient steps and beyond the learning rate goes on falling, and ε stays where it ended."""
-    longest = tiny(total_steps=64 * MOST_UPDATES)
+    longest = tiny(total_steps=64 * (MOST - 1))
     hyper, learner = Hyper.of(longest), build(tiny()).learner
     state = learner.init(jax.random.key(0))
     per_update = longest.learner.epochs * longest.learner.minibatches
     rates = []
     numbers = step_numbers(learner)
     for share in (0.25, 0.5, 0.75, 1.0):
-        late = state._replace(updates=jnp.int32(int(share * (MOST_UPDATES - 1))))
+        late = state._replace(updates=jnp.int32(int(share * (MOST - 2))))
         steps = np.asarray(numbers(late))
         assert np.all(np.isfinite(steps)) and np.all(np.diff(steps) >= 0) and steps[0] >= 0
         rates.append(float(hyper.learning_rate(steps[-1], per_update)))

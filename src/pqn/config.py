@@ -28,7 +28,6 @@ Positive = Annotated[float, Within(above=0.0)]
 NotNegative = Annotated[float, Within(0.0)]
 
 
-
 @dataclasses.dataclass(frozen=True)
 class EnvConfig(Options, prefix="env."):
     """Which environment, and how many copies of it."""
