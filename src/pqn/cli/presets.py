@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import string
+import re
 import textwrap
 
 from pqn.cli import options
@@ -13,16 +13,22 @@ from pqn.theory.configs import DEEPSEA_PRESETS
 def run(argv: list[str]) -> int:
     options.Parser("presets", description="Lists the presets and the source of their numbers.").parse(argv)
     alone = {name: entry for name, entry in PRESETS.items() if not entry.group}
-    width = max(map(len, alone))
+    groups = dict.fromkeys(entry.group for entry in PRESETS.values() if entry.group)
+    width = max(map(len, [*alone, *groups]))
     for name, entry in alone.items():
         print(f"{name:<{width}}  {entry.config.total_steps:>10.0e} steps  {entry.description}")
-        print(f"{'':<{width}}  {'':>16}  numbers from {entry.source}")
-    for group in dict.fromkeys(entry.group for entry in PRESETS.values() if entry.group):
+        print(_indented(f"numbers from {entry.source}"))
+    for group in groups:
         members = {name: entry for name, entry in PRESETS.items() if entry.group == group}
-        first, prefix = next(iter(members.values())), group.rstrip(string.ascii_uppercase)
-        what = f"{len(members)} presets by one rule; {group.removeprefix(prefix)} is one of those below"
+        first, (before, placeholder, after) = next(iter(members.values())), re.split("([A-Z]+)", group)
+        what = f"{len(members)} presets by one rule; {placeholder} is one of those below"
         print(f"{group:<{width}}  {first.config.total_steps:>10.0e} steps  {what}")
-        print(f"{'':<{width}}  {'':>16}  numbers from {first.source}")
-        print(textwrap.indent(textwrap.fill(", ".join(name.removeprefix(prefix) for name in members), 112), "    "))
-    print(f"\n`pqn theory` has experiments of its own: {', '.join(DEEPSEA_PRESETS)}, baird, lemma")
+        print(_indented(f"numbers from {first.source}"))
+        print(_indented(", ".join(name.removeprefix(before).removesuffix(after) for name in members)))
+    print("\n`pqn train PRESET --help` also says what differs from the source, and why.")
+    print(f"`pqn theory` has experiments of its own: {', '.join(DEEPSEA_PRESETS)}, baird, lemma")
     return 0
+
+
+def _indented(text: str) -> str:
+    return textwrap.indent(textwrap.fill(text, 112), "    ")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from pqn.cli import options
 from pqn.config import Config
 from pqn.errors import ConfigError
@@ -34,7 +36,8 @@ def run(argv: list[str]) -> int:
 
 def _describe(name: str) -> str:
     entry = PRESETS[name]
-    return f"{name}: {entry.description}.\nNumbers from {entry.source}."
+    origin = textwrap.fill(f"{entry.origin[0].upper()}{entry.origin[1:]}.", 112)
+    return f"{name}: {entry.description}.\n{origin}"
 
 
 def _presets_help() -> str:

@@ -1,7 +1,8 @@
-"""Presets: one tuned configuration per published result, each with the source of its numbers.
+"""Presets: one configuration per published result, each with the source of its numbers and what differs from it.
 
-`…-paper` presets are the published settings to the letter, including counting a time limit as a terminal state. Where a
-measurement of ours found something better, the plain name has it and says how it was found.
+`…-paper` presets are the published settings, as exactly as the learner can express them, including counting a time
+limit as a terminal state. Every experiment of the paper has one. The plain name is what we recommend: it bootstraps at
+the time limit, and where a measurement of ours found something better it says how it was found.
 """
 
 from __future__ import annotations
@@ -12,23 +13,14 @@ from typing import Any
 from pqn.config import Config
 from pqn.errors import ConfigError, suggest
 from pqn.presets import atari, classic, craftax, minatar, multiagent, recurrent
+from pqn.presets.base import Preset
 
-
-@dataclasses.dataclass(frozen=True)
-class Preset:
-    """A configuration, what it is for, and where its numbers come from."""
-
-    config: Config
-    description: str
-    source: str
-    group: str = ""
-    """Presets that differ in a name only have a group, and are listed as one."""
-
+__all__ = ["PRESETS", "Preset", "preset"]
 
 PRESETS: dict[str, Preset] = {
-    name: Preset(config.replace(preset=name), description, source, getattr(family, "GROUP", ""))
+    name: dataclasses.replace(entry, config=entry.config.replace(preset=name))
     for family in (classic, minatar, recurrent, craftax, multiagent, atari)
-    for name, (config, description, source) in family.PRESETS.items()
+    for name, entry in family.PRESETS.items()
 }
 
 

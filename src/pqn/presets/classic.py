@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pqn.config import Config, EnvConfig, LearnerConfig, NetworkConfig
+from pqn.presets.base import BOOTSTRAPS, TRUE_LAMBDA, Preset
 
-_PUBLIC = "the public configuration of the paper's CartPole and Acrobot runs"
+_PUBLIC = "the public configuration of the paper's CartPole and Acrobot runs (the paper has no table for them)"
 
 
 def paper(env: str) -> Config:
@@ -48,12 +49,12 @@ _CARTPOLE = paper("CartPole-v1").replace(
 _ACROBOT = paper("Acrobot-v1").replace({"learner.bootstrap_truncation": True})
 
 PRESETS = {
-    "cartpole": (
+    "cartpole": Preset(
         _CARTPOLE,
         "CartPole-v1 with a small network, solved in seconds on a laptop",
         "our own tuning on a 2-core CPU, on seeds 0 to 19 (results/README.md)",
     ),
-    "cartpole-paper": (paper("CartPole-v1"), "CartPole-v1 as published", _PUBLIC),
-    "acrobot": (_ACROBOT, "Acrobot-v1", f"{_PUBLIC}, bootstrapping at the time limit"),
-    "acrobot-paper": (paper("Acrobot-v1"), "Acrobot-v1 as published", _PUBLIC),
+    "cartpole-paper": Preset(paper("CartPole-v1"), "CartPole-v1 as published", _PUBLIC, (TRUE_LAMBDA,)),
+    "acrobot": Preset(_ACROBOT, "Acrobot-v1", _PUBLIC, (BOOTSTRAPS, TRUE_LAMBDA)),
+    "acrobot-paper": Preset(paper("Acrobot-v1"), "Acrobot-v1 as published", _PUBLIC, (TRUE_LAMBDA,)),
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pqn.config import Config, EnvConfig, LearnerConfig, NetworkConfig
+from pqn.presets.base import BOOTSTRAPS, TRUE_LAMBDA, Preset
 
 _GAMES = {
     "asterix": "Asterix-MinAtar",
@@ -11,7 +12,8 @@ _GAMES = {
     "spaceinvaders": "SpaceInvaders-MinAtar",
     "seaquest": "Seaquest-MinAtar",
 }
-_PUBLIC = "the public configuration of the paper's MinAtar runs"
+_PUBLIC = "the public configuration of the paper's MinAtar runs (the paper has no table for them)"
+_PLANES = "observations are 0 and 1 (the public script divides them by 255, as if they were pixels)"
 
 
 def _paper(env: str) -> Config:
@@ -36,16 +38,14 @@ def _paper(env: str) -> Config:
     )
 
 
-PRESETS = {}
+PRESETS: dict[str, Preset] = {}
 for _name, _env in _GAMES.items():
-    _published = _paper(_env)
-    PRESETS[f"minatar-{_name}"] = (
+    _published, _title = _paper(_env), f"MinAtar {_env.removesuffix('-MinAtar')}"
+    _source = _PUBLIC if _name != "seaquest" else f"{_PUBLIC}, which have no Seaquest"
+    PRESETS[f"minatar-{_name}"] = Preset(
         _published.replace({"learner.bootstrap_truncation": True}),
-        f"MinAtar {_env.removesuffix('-MinAtar')}",
-        f"{_PUBLIC}, bootstrapping at the time limit",
+        _title,
+        _source,
+        (BOOTSTRAPS, TRUE_LAMBDA, _PLANES),
     )
-    PRESETS[f"minatar-{_name}-paper"] = (
-        _published,
-        f"MinAtar {_env.removesuffix('-MinAtar')} as published",
-        _PUBLIC if _name != "seaquest" else f"{_PUBLIC} (the paper has no Seaquest)",
-    )
+    PRESETS[f"minatar-{_name}-paper"] = Preset(_published, f"{_title} as published", _source, (TRUE_LAMBDA, _PLANES))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pqn.config import Config, EnvConfig, EvalConfig, LearnerConfig, NetworkConfig
+from pqn.presets.base import BOOTSTRAPS, FULL_CLIP, HALF_CLIP, TARGETS_ONCE, WINDOW, Preset
 
-_TABLE = "the paper's hyperparameter table and public configuration"
+_TABLE = "the paper's table of {} and public configuration"
 
 SMAX_MAPS = (
     "2s3z",
@@ -54,7 +55,7 @@ def _overcooked(layout: str) -> Config:
     return Config(
         total_steps=5_000_000,
         env=EnvConfig(f"overcooked:{layout}", num_envs=num_envs, kwargs={"shaping_steps": _SHAPING // num_envs}),
-        network=NetworkConfig(torso="grid", hidden=(512, 512), conv="fused", agent_id=True),
+        network=NetworkConfig(torso="grid", hidden=(512, 512), conv="fused"),
         learner=LearnerConfig(
             rollout_steps=16,
             epochs=4,
@@ -101,25 +102,50 @@ _SPREAD = Config(
     eval=EvalConfig(num_envs=256),
 )
 
-PRESETS = {
-    f"smax-{name}": (
-        _smax(name),
-        f"SMAX {name} against the heuristic enemy, GRU and VDN",
-        f"{_TABLE}, bootstrapping at the time limit",
+
+def _published(config: Config, **learner: object) -> Config:
+    """`config` as published: time limits end episodes, and half the clip for a loss of half the size (`HALF_CLIP`)."""
+    options = {"bootstrap_truncation": False, "max_grad_norm": config.learner.max_grad_norm / 2} | learner
+    return config.replace({f"learner.{name}": value for name, value in options.items()})
+
+
+def _smax_paper(name: str) -> Config:
+    config = _published(_smax(name), targets="minibatch")
+    return config.replace({"env": EnvConfig(f"smax:{name}", num_envs=128, kwargs={"dead_may_stop": True})})
+
+
+_DEAD = (
+    "a dead agent has no legal action and adds nothing to the team's value (there: it may stop, and its value counts)"
+)
+_DEAD_SEES = "a dead agent still sees its number and keeps its memory (there: it sees zeros only and forgets)"
+_RANDOM_START = "learning starts with the first rollout (there: 132 random steps come before it, for the first window)"
+_SMAX_DEVIATIONS = (BOOTSTRAPS, FULL_CLIP, TARGETS_ONCE, WINDOW, _DEAD, _DEAD_SEES, _RANDOM_START)
+_SMAX_PAPER_DEVIATIONS = (HALF_CLIP, WINDOW, _DEAD_SEES, _RANDOM_START)
+_SHAPED = "the weight of the shaped reward falls at every step (there: at every rollout of 16)"
+
+PRESETS = {}
+for _map in SMAX_MAPS:
+    _title = f"SMAX {_map} against the heuristic enemy, GRU and VDN"
+    _source = _TABLE.format("SMAX")
+    PRESETS[f"smax-{_map}"] = Preset(_smax(_map), _title, _source, _SMAX_DEVIATIONS, "smax-MAP")
+    PRESETS[f"smax-{_map}-paper"] = Preset(
+        _smax_paper(_map), f"{_title}, as published", _source, _SMAX_PAPER_DEVIATIONS, "smax-MAP-paper"
     )
-    for name in SMAX_MAPS
-}
-PRESETS |= {
-    f"overcooked-{layout}": (
-        _overcooked(layout),
-        f"Overcooked {layout}, VDN",
-        f"{_TABLE}, bootstrapping at the time limit",
+for _layout in OVERCOOKED_LAYOUTS:
+    _config, _title = _overcooked(_layout), f"Overcooked {_layout}, VDN"
+    _source = _TABLE.format("Overcooked")
+    PRESETS[f"overcooked-{_layout}"] = Preset(
+        _config, _title, _source, (BOOTSTRAPS, FULL_CLIP, _SHAPED), "overcooked-LAYOUT"
     )
-    for layout in OVERCOOKED_LAYOUTS
-}
+    PRESETS[f"overcooked-{_layout}-paper"] = Preset(
+        _published(_config), f"{_title}, as published", _source, (HALF_CLIP, _SHAPED), "overcooked-LAYOUT-paper"
+    )
 PRESETS |= {
-    "hanabi": (_HANABI, "Hanabi with two players, VDN", _TABLE),
-    "mpe-spread": (
+    "hanabi": Preset(_HANABI, "Hanabi with two players, VDN", _TABLE.format("Hanabi"), (FULL_CLIP,)),
+    "hanabi-paper": Preset(
+        _published(_HANABI), "Hanabi with two players, VDN, as published", _TABLE.format("Hanabi"), (HALF_CLIP,)
+    ),
+    "mpe-spread": Preset(
         _SPREAD,
         "simple_spread: three agents share out three landmarks, VDN",
         "our own choice on a 2-core CPU; the paper has no MPE",

@@ -136,7 +136,13 @@ class LemmaConfig:
 
 @dataclass(frozen=True)
 class DeepSeaConfig:
-    """A simplified Bootstrapped DQN (no target network) on DeepSea. Numbers marked [b] are bsuite's defaults."""
+    """A simplified Bootstrapped DQN (no target network) on DeepSea.
+
+    Numbers marked [b] are those of bsuite's TensorFlow agent (tf/boot_dqn/agent.py, `default_agent`). The paper names
+    no version. This is the one that bsuite's own paper came with; its run script differs in a buffer of 100 000 and in
+    ε = 0. We take ε = 0 from there, since with ε > 0 part of the exploration would be dithering. The later JAX agent
+    is `prior_scale` 5 and `mask_probability` 1.
+    """
 
     depth: int = 20
     """Side N of the grid; an episode lasts N steps and one of 2^N action sequences finds the treasure."""
