@@ -1,0 +1,258 @@
+"""All that the oracle's tests know about `src/pqn`: how to run it, and how to read what came of it."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from oracle import ring as rings
+from oracle.networks import Network, Params, Stats
+from oracle.pqn import Chance, Settings
+from oracle.ring import Ring
+from pqn.config import Config
+from pqn.host.program import HostProgram
+from pqn.program import Program
+from pqn.types import EnvSpec, TimeStep
+
+# Ours -> the oracle's, in this order.
+NAMES = (
+    ("torso/", ""),
+    ("head/", ""),
+    ("Dense_", "dense"),
+    ("Norm_", "norm"),
+    ("memory_", "memory"),
+    ("recurrent", "recurrent/kernel"),
+    ("candidate_bias", "candidate/bias"),
+)
+MIXER = "mixer/"
+KINDS = ("/LayerNorm_0", "/BatchNorm_0", "/BatchRenorm_0")
+
+
+class Start(NamedTuple):
+    """Where a run starts."""
+
+    params: Params
+    stats: Stats
+    luck: np.ndarray  # [N] of the environments
+    chances: list[Chance]  # of each update
+
+
+class Finish(NamedTuple):
+    """Where it got to."""
+
+    params: Params
+    stats: Stats
+    totals: dict[str, float]  # over all updates
+    env: rings.State | None  # of a compiled program
+
+
+# --- environments ---------------------------------------------------------------------------------------------------
+
+
+def spec(ring: Ring) -> EnvSpec:
+    return EnvSpec(
+        "ring",
+        (rings.FEATURES,),
+        np.dtype("float32"),
+        rings.ACTIONS,
+        num_agents=ring.agents,
+        max_episode_steps=rings.LIMIT if ring.cuts == "limit" else None,
+        truncates=ring.cuts != "never",
+        world_size=rings.WORLD if ring.world else 0,
+        masked=ring.masked,
+    )
+
+
+class JaxRing:
+    """N rings as a `JaxEnv`."""
+
+    def __init__(self, ring: Ring, num_envs: int):
+        self.ring, self.spec, self.num_envs = ring, spec(ring), num_envs
+
+    def reset(self, key: Any) -> Any:
+        luck = jax.random.bits(key, (self.num_envs,), "uint32") >> 1
+        return self._contract(*rings.start(jnp, self.ring, luck))
+
+    def step(self, state: Any, action: Any) -> Any:
+        return self._contract(*rings.step(jnp, self.ring, state, action))
+
+    @staticmethod
+    def _contract(state: Any, outcome: rings.Outcome) -> Any:
+        return state, TimeStep(**outcome._asdict())
+
+
+class HostRing:
+    """N rings as a `HostEnv`, which overwrites its arrays as the contract allows."""
+
+    def __init__(self, ring: Ring, num_envs: int):
+        self.ring, self.spec, self.num_envs = ring, spec(ring), num_envs
+        self._shown: Any = None
+
+    def reset(self, seeds: np.ndarray) -> Any:
+        self._state, outcome = rings.start(np, self.ring, seeds.astype(np.uint32))
+        return self._show(outcome)
+
+    def send(self, action: np.ndarray) -> None:
+        self._action = np.array(action)
+
+    def recv(self) -> Any:
+        self._state, outcome = rings.step(np, self.ring, self._state, self._action)
+        return self._show(outcome)
+
+    def close(self) -> None:
+        pass
+
+    def _show(self, outcome: rings.Outcome) -> Any:
+        step = TimeStep(**outcome._asdict())
+        if self._shown is None:
+            self._shown = jax.tree.map(np.array, step)
+        jax.tree.map(np.copyto, self._shown, step)
+        return self._shown
+
+
+# --- configurations -------------------------------------------------------------------------------------------------
+
+
+def settings(config: Config, ring: Ring) -> Settings:
+    """The oracle's words for a configuration."""
+    c, n = config.learner, config.network
+    network = Network(
+        agents=ring.agents,
+        actions=rings.ACTIONS,
+        layers=len(n.hidden),
+        norm=n.norm,
+        norm_input=n.norm_input,
+        head=n.head,
+        memory=n.memory,
+        memory_layers=n.memory_layers,
+        memory_size=n.memory_size,
+        last_action=n.last_action,
+        last_reward=n.last_reward,
+        agent_id=n.agent_id,
+        mixer=c.mixer,
+    )
+    per_update = c.rollout_steps * config.env.num_envs
+    return Settings(
+        network=network,
+        updates=(getattr(c, "schedule_steps", 0) or config.total_steps) // per_update,
+        steps=c.rollout_steps,
+        envs=config.env.num_envs,
+        segment=c.segment_length or (1 if n.memory == "none" else c.rollout_steps),
+        burn_in=c.burn_in,
+        epochs=c.epochs,
+        minibatches=c.minibatches,
+        gamma=c.gamma,
+        lam=c.lam,
+        eps_start=c.eps_start,
+        eps_finish=c.eps_finish,
+        eps_decay=c.eps_decay,
+        lr=c.lr,
+        lr_decay=c.lr_decay,
+        optimizer=c.optimizer,
+        max_grad_norm=c.max_grad_norm,
+        reward_scale=c.reward_scale,
+        l2_final=c.l2_final,
+        l2_inner=c.l2_inner,
+        fresh_targets=c.targets == "minibatch",
+        bootstrap_truncation=c.bootstrap_truncation,
+        overlap=c.overlap,
+    )
+
+
+# --- runs -----------------------------------------------------------------------------------------------------------
+
+
+def compiled(config: Config, ring: Ring, updates: int, seed: int = 0) -> tuple[Start, Finish]:
+    """Runs the compiled program and reads what became of one of its seeds."""
+    program = Program(config, lambda n: JaxRing(ring, n))
+    params, stats = _invent(program.state_shape.learner)
+
+    def init(seeds: Any) -> Any:
+        state = jax.vmap(program.init_one)(seeds)
+        return state._replace(learner=state.learner._replace(params=params, stats=stats))
+
+    state = jax.jit(init)(program.seeds)
+    after, totals = jax.jit(program._chunk)(state, program.hyper, jnp.int32(updates))
+    named = dict(zip(program.total_names, np.asarray(totals)[:, seed].tolist(), strict=True))
+    env = rings.State(*(np.asarray(x)[seed] for x in after.stream.env))
+    start = _start(config, ring, params, stats, updates, seed)
+    return start, Finish(*_read(after.learner.params, after.learner.stats, seed), named, env)
+
+
+def simulated(config: Config, ring: Ring, updates: int, seed: int = 0) -> tuple[Start, Finish]:
+    """The same with the program for simulators."""
+    program = HostProgram(config, lambda n: HostRing(ring, n), spec(ring))
+    program.compile()
+    try:
+        state = program.init()
+        params, stats = _invent(state.learner)
+        state = state._replace(learner=state.learner._replace(params=params, stats=stats))
+        after, totals = program.chunk(state, updates)
+    finally:
+        program.close()
+    named = {name: float(value[seed]) for name, value in totals.items()}
+    start = _start(config, ring, params, stats, updates, seed)
+    return start, Finish(*_read(after.learner.params, after.learner.stats, seed), named, None)
+
+
+def _invent(learner: Any) -> tuple[Any, Any]:
+    """Parameters and statistics in which nothing is zero or one: a bias that is ignored must show."""
+    generator = np.random.default_rng(5)
+
+    def invented(path: Any, leaf: Any) -> np.ndarray:
+        name, shape = path[-1].key, leaf.shape[1:]
+        if name == "updates":
+            value = np.array(97, np.int32)  # batch renorm changes its ways at 100
+        elif name == "var":
+            value = generator.uniform(0.05, 3.0, shape)
+        elif name == "scale":
+            value = generator.uniform(0.5, 1.5, shape)
+        elif name in ("mean", "bias", "candidate_bias"):
+            value = generator.normal(0.0, 0.3, shape)
+        else:
+            value = generator.normal(0.0, 1.0 / np.sqrt(shape[0]), shape)
+        return np.broadcast_to(value.astype(leaf.dtype), leaf.shape).copy()
+
+    both = (learner.params, learner.stats)
+    return jax.tree_util.tree_map_with_path(invented, both)
+
+
+def _start(config: Config, ring: Ring, params: Any, stats: Any, updates: int, seed: int) -> Start:
+    """The first parameters, and the random numbers of a run from its seed."""
+    key, _, env_key = jax.random.split(jax.random.key(config.seed + seed), 3)
+    luck = np.asarray(jax.random.bits(env_key, (config.env.num_envs,), "uint32") >> 1)
+    s, chances = settings(config, ring), []
+    for _ in range(updates):
+        key, collect_key, learn_key = jax.random.split(key, 3)
+        uniform = _uniform(collect_key, (s.steps // s.segment, s.segment, s.envs, ring.agents))
+        bits = _bits(learn_key, (s.epochs, s.steps // s.segment * s.envs))
+        chances.append(Chance(np.asarray(uniform).reshape(s.steps, s.envs, ring.agents), np.argsort(bits, axis=1)))
+    return Start(*_read(params, stats, seed), luck, chances)
+
+
+_uniform = functools.partial(jax.jit, static_argnums=1)(lambda key, shape: jax.random.uniform(key, shape))
+_bits = functools.partial(jax.jit, static_argnums=1)(lambda key, shape: jax.random.bits(key, shape))
+
+
+def _read(params: Any, stats: Any, seed: int) -> tuple[Params, Stats]:
+    read_stats: Stats = {}
+    for name, value in _flat(stats, seed).items():
+        norm, _, part = name.rpartition(".")
+        read_stats.setdefault(norm, {})[part] = value
+    return _flat(params, seed), read_stats
+
+
+def _flat(tree: Any, seed: int) -> Params:
+    flat = {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        name = "/".join(part.key for part in path)
+        for kind in KINDS:
+            name = name.replace(kind, "")
+        for ours, theirs in () if name.startswith(MIXER) else NAMES:
+            name = name.replace(ours, theirs)
+        flat[name.replace("/", ".")] = np.asarray(leaf)[seed].astype(np.float64)
+    return flat
