@@ -1,0 +1,1 @@
+"""Deliberate mistakes, and the tests that must notice them: `make mutants`."""
