@@ -205,7 +205,7 @@ def test_reading_says_what_is_wrong(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"summary.json is damaged: it is not valid JSON"):
         run.read_json("summary.json")
     (tmp_path / "folder.json").mkdir()
-    with pytest.raises(RunError, match=r"cannot read"):
+    with pytest.raises(RunError, match=r"folder.json is a directory where a file of the run itself should be"):
         run.read_json("folder.json")
 
 

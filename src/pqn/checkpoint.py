@@ -16,6 +16,7 @@ import contextlib
 import errno
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -25,13 +26,15 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy
+import ml_dtypes
 import numpy as np
 import safetensors
 from safetensors.numpy import save as serialise
 
+from pqn import files
 from pqn.errors import CheckpointError, DamagedCheckpoint, reason
+from pqn.files import fsync_directory
 from pqn.metrics import to_json
-from pqn.runs import fsync_directory
 
 FORMAT_VERSION = 1
 DATA = "state.safetensors"
@@ -44,6 +47,17 @@ _NATIVE = {
     *("bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"),
     *("float16", "float32", "float64", "bfloat16", "complex64"),
 }
+# All dtypes of numbers that an array can have; nothing else in a manifest is ever made into one.
+_DTYPES = {
+    *_NATIVE,
+    "complex128",
+    *(name for name, kind in vars(ml_dtypes).items() if isinstance(kind, type) and issubclass(kind, np.generic)),
+}
+# Typed PRNG keys: dtype -> generator and words of raw data of one key.
+_KEYS = {"key<fry>": ("threefry2x32", 2), "key<rbg>": ("rbg", 4), "key<urbg>": ("unsafe_rbg", 4)}
+MOST_NAME = 1024  # characters of an array's name
+MOST_ELEMENTS = 2**48  # of an array
+MOST_HEADER = 100 * 2**20  # bytes of a safetensors header; safetensors itself reads no larger one
 
 PathLike = str | os.PathLike[str]
 Tree = TypeVar("Tree")
@@ -60,12 +74,19 @@ class Leaf(NamedTuple):
     """Generator of a PRNG key, which is stored as its raw data; None for plain arrays."""
 
     def __str__(self) -> str:
-        return f"{self.name} with shape {self.shape} and dtype {self.dtype}"
+        return f"{_shown(self.name)} with shape {self.shape} and dtype {self.dtype}"
+
+    @property
+    def stored_bytes(self) -> int:
+        """Of its data in the file."""
+        words = _KEYS[self.dtype][1] if self.key_impl is not None else 0
+        return math.prod(self.shape) * (4 * words or np.dtype(self.dtype).itemsize)
 
 
 class Contents(NamedTuple):
     """A checkpoint that has been read and verified."""
 
+    path: Path
     leaves: dict[str, Leaf]
     arrays: dict[str, np.ndarray]
     metadata: dict[str, Any]
@@ -73,6 +94,10 @@ class Contents(NamedTuple):
 
 class NoCheckpoint(CheckpointError):
     """A directory without an intact checkpoint."""
+
+
+class NoIntactCheckpoint(NoCheckpoint):
+    """A directory whose checkpoints are all damaged."""
 
 
 # ---------------------------------------------------------------------------------------------------------- writing
@@ -109,15 +134,16 @@ def save(
     data = serialise(arrays, metadata={"format": "pqn"})
     manifest = _manifest(data, leaves, step, metadata or {})
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        if not files.is_directory(directory):
+            directory.mkdir(parents=True)
         _remove_leftovers(directory)
         temporary.mkdir()
         _write(temporary / DATA, data)
         _write(temporary / MANIFEST, manifest)
         fsync_directory(temporary)
-        if final.exists():  # a directory cannot be renamed onto another; `_listing` finds the old one if we die here
+        if os.path.lexists(final):  # a directory cannot be renamed onto another; `_listing` finds the old one if we die here
             replaced = final.with_name(final.name + ".replaced")
-            shutil.rmtree(replaced, ignore_errors=True)
+            _remove(replaced)
             final.rename(replaced)
         temporary.rename(final)
         fsync_directory(directory)
@@ -189,19 +215,27 @@ def _prune(directory: Path, newest: Path, keep: int | None) -> None:
                 # Renamed first: a process killed in between must not leave half a checkpoint under a real name.
                 trash = directory / f"{_TEMPORARY}{path.name}-removed"
                 path.rename(trash)
-                shutil.rmtree(trash, ignore_errors=True)
+                _remove(trash)
 
 
 def _remove_leftovers(directory: Path) -> None:
     for path in directory.glob(f"{_TEMPORARY}*"):
+        _remove(path)
+
+
+def _remove(path: Path) -> None:
+    """Remove whatever stands there; a link itself, never what it points to."""
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 # ---------------------------------------------------------------------------------------------------------- reading
 
 
 def restore(path: PathLike, like: Tree) -> tuple[Tree, dict[str, Any]]:
-    """Read one checkpoint into the structure of `like`.
+    """Read one checkpoint into the structure of `like`; see `place`.
 
     Args:
         path: a `step-…` directory.
@@ -215,12 +249,8 @@ def restore(path: PathLike, like: Tree) -> tuple[Tree, dict[str, Any]]:
         DamagedCheckpoint: a file is missing, torn or altered.
         CheckpointError: the checkpoint cannot be read, or is from another network.
     """
-    contents = _read(Path(path))
-    entries, structure = jax.tree_util.tree_flatten_with_path(like)
-    wanted = {_name(key): leaf for key, leaf in entries}
-    _compare(contents.leaves, {name: _describe(name, leaf) for name, leaf in wanted.items()})
-    values = [_place(contents.leaves[name], contents.arrays[name], leaf) for name, leaf in wanted.items()]
-    return jax.tree_util.tree_unflatten(structure, values), contents.metadata
+    contents = read(path)
+    return place(contents, like), contents.metadata
 
 
 def restore_latest(
@@ -235,20 +265,69 @@ def restore_latest(
         NoCheckpoint: there is no intact checkpoint.
         CheckpointError: the newest intact one is from another network.
     """
-    return _newest(directory, lambda path: restore(path, like), warn)
+    return newest(directory, lambda path: restore(path, like), warn)
 
 
 def latest(directory: PathLike, warn: Callable[[str], None] = lambda message: None) -> Path | None:
     """Return the newest intact checkpoint of a directory, None where there is none."""
-
-    def check(path: Path) -> Path:
-        _read(path)
-        return path
-
     try:
-        return _newest(directory, check, warn)
+        return newest(directory, lambda path: read(path).path, warn)
     except NoCheckpoint:
         return None
+
+
+def read(path: PathLike) -> Contents:
+    """Read a checkpoint, believing nothing before it is verified.
+
+    The hashes find accidents. They do not stop somebody who computes them anew, so everything else is checked as well:
+    names, shapes and dtypes first, the sizes that follow from them next, and only then is the data read.
+
+    Raises:
+        DamagedCheckpoint: a file is missing, torn or altered.
+        CheckpointError: the checkpoint cannot be read.
+    """
+    path = Path(path)
+    manifest = _read_manifest(path)
+    leaves = _leaves(path, manifest)
+    data = _read_data(path, manifest["data"], sum(leaf.stored_bytes for leaf in leaves.values()))
+    try:
+        stored = dict(safetensors.deserialize(data))
+    except safetensors.SafetensorError as error:
+        raise _damaged(path, f"{DATA} is not a safetensors file") from error
+    if stored.keys() != leaves.keys():
+        name = _shown(min(stored.keys() ^ leaves.keys()))
+        raise _damaged(path, f"{name} is in one of {DATA} and {MANIFEST} only")
+    for name, leaf in leaves.items():
+        if len(stored[name]["data"]) != leaf.stored_bytes:
+            raise _damaged(path, f"{DATA} has {len(stored[name]['data'])} bytes for {leaf}")
+    arrays = {name: _decode(leaf, stored[name]["data"]) for name, leaf in leaves.items()}
+    return Contents(path, leaves, arrays, _metadata(manifest))
+
+
+def place(contents: Contents, like: Tree, prefix: str = "") -> Tree:
+    """Bring what was read into the structure of `like`.
+
+    Args:
+        contents: a checkpoint.
+        like: see `restore`.
+        prefix: where in the state the structure begins, "learner/" for its learner alone. Then only what `like` has,
+            and what stands beside it within the same part ("learner/params"), is compared.
+
+    Raises:
+        CheckpointError: the checkpoint is from another network.
+    """
+    entries, structure = jax.tree_util.tree_flatten_with_path(like)
+    wanted = {prefix + _name(key): leaf for key, leaf in entries}
+    depth = prefix.count("/") + 1
+    parts = {"/".join(name.split("/")[:depth]) for name in wanted}
+    found = {
+        name: leaf
+        for name, leaf in contents.leaves.items()
+        if not prefix or "/".join(name.split("/")[:depth]) in parts
+    }
+    _compare(found, {name: _describe(name, leaf) for name, leaf in wanted.items()})
+    values = [_place(contents.leaves[name], contents.arrays[name], leaf) for name, leaf in wanted.items()]
+    return jax.tree_util.tree_unflatten(structure, values)
 
 
 def read_metadata(path: PathLike) -> dict[str, Any]:
@@ -269,7 +348,7 @@ def read_tree(path: PathLike, prefix: str = "") -> dict[str, Any]:
     Raises:
         CheckpointError: the checkpoint is damaged or has nothing under the prefix.
     """
-    contents = _read(Path(path))
+    contents = read(path)
     parents = prefix.strip("/").split("/") if prefix.strip("/") else []
     tree: dict[str, Any] = {}
     for name, array in contents.arrays.items():
@@ -289,8 +368,12 @@ def read_tree(path: PathLike, prefix: str = "") -> dict[str, Any]:
 Result = TypeVar("Result")
 
 
-def _newest(directory: PathLike, read: Callable[[Path], Result], warn: Callable[[str], None]) -> Result:
-    """Return `read` of the newest checkpoint that is not damaged."""
+def newest(directory: PathLike, read: Callable[[Path], Result], warn: Callable[[str], None]) -> Result:
+    """Return `read` of the newest checkpoint for which it does not raise `DamagedCheckpoint`.
+
+    Raises:
+        NoCheckpoint: there is none; `NoIntactCheckpoint` where there were some.
+    """
     candidates = _listing(Path(directory))
     for number, path in enumerate(candidates):
         try:
@@ -300,65 +383,109 @@ def _newest(directory: PathLike, read: Callable[[Path], Result], warn: Callable[
             warn(f"{error}; " + ("there is no older one" if last else "using the previous one"))
     if not candidates:
         raise NoCheckpoint(f"there is no checkpoint in {directory}")
-    raise NoCheckpoint(f"there is no intact checkpoint in {directory}: all {len(candidates)} are damaged")
+    raise NoIntactCheckpoint(f"there is no intact checkpoint in {directory}: all {len(candidates)} are damaged")
 
 
 def _listing(directory: Path) -> list[Path]:
     """Return the checkpoints of a directory, newest first; one that was being replaced follows its replacement."""
+    if not files.is_directory(directory):
+        return []
     try:
         found = [path for path in directory.iterdir() if _NAME.fullmatch(path.name)]
-    except FileNotFoundError:
-        return []
     except OSError as error:
         raise CheckpointError(f"cannot read the checkpoints in {directory}: {reason(error)}") from error
     return sorted(found, key=lambda path: (path.name[:17], len(path.name) == 17), reverse=True)
 
 
-def _read(path: Path) -> Contents:
-    """Read a checkpoint, believing nothing before its hash is verified."""
-    manifest = _read_manifest(path)
-    data = _read_bytes(path, DATA)
-    expected = manifest["data"]
-    if len(data) != expected["bytes"]:
-        raise _damaged(path, f"{DATA} has {len(data)} bytes instead of {expected['bytes']}")
-    if hashlib.sha256(data).hexdigest() != expected["sha256"]:
-        raise _damaged(path, f"the SHA-256 of {DATA} is not the one in {MANIFEST}")
-    leaves = {
-        entry["path"]: Leaf(entry["path"], tuple(entry["shape"]), entry["dtype"], entry.get("key_impl"))
-        for entry in manifest["leaves"]
-    }
-    stored = dict(safetensors.deserialize(data))
-    arrays = {name: _decode(leaf, stored[name]) for name, leaf in leaves.items()}
-    return Contents(leaves, arrays, _metadata(manifest))
-
-
 def _read_manifest(path: Path) -> dict[str, Any]:
-    text = _read_bytes(path, MANIFEST)
     try:
-        content = json.loads(text)
-        seal = content.pop("manifest_sha256")
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
-        raise _damaged(path, f"{MANIFEST} is torn or not a manifest") from error
-    if content.get("format_version") != FORMAT_VERSION and seal == _seal(content):
-        raise CheckpointError(
-            f"the checkpoint {path} has format version {content.get('format_version')}, "
-            f"and this version of pqn reads version {FORMAT_VERSION}"
-        )
+        content: Any = files.parse_json(_read_bytes(path, MANIFEST, files.MOST_JSON))
+    except ValueError as error:
+        raise _damaged(path, f"{MANIFEST} is torn or not a manifest: {error}") from error
+    seal = content.pop("manifest_sha256", None) if isinstance(content, dict) else None
+    if seal is None:
+        raise _damaged(path, f"{MANIFEST} is torn or not a manifest")
     if seal != _seal(content):
         raise _damaged(path, f"{MANIFEST} does not match its own SHA-256")
+    version = content.get("format_version")
+    if version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"the checkpoint {path} has format version {version!r:.20}, "
+            f"and this version of pqn reads version {FORMAT_VERSION}"
+        )
+    _check_manifest(path, content)
     return content
+
+
+def _check_manifest(path: Path, content: Mapping[str, Any]) -> None:
+    """Raise DamagedCheckpoint where something is missing or of the wrong kind; `_leaves` looks at the leaves."""
+    step, data = content.get("step"), content.get("data")
+    if not is_count(step):
+        raise _damaged(path, f"{MANIFEST} has no step")
+    named = _NAME.fullmatch(path.name)
+    if named and int(named[1]) != step:
+        raise _damaged(path, f"its {MANIFEST} is of step {step}")
+    if not isinstance(content.get("metadata"), dict):
+        raise _damaged(path, f"{MANIFEST} has no metadata")
+    sound = isinstance(data, dict) and data.get("file") == DATA and is_count(data.get("bytes"))
+    if not sound or not isinstance(data["sha256"] if "sha256" in data else None, str):
+        raise _damaged(path, f"{MANIFEST} does not describe {DATA}")
+
+
+def _leaves(path: Path, manifest: Mapping[str, Any]) -> dict[str, Leaf]:
+    """The leaves by their names, each of a shape and a dtype that can be."""
+    entries = manifest.get("leaves")
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise _damaged(path, f"{MANIFEST} does not list the arrays")
+    leaves: dict[str, Leaf] = {}
+    for entry in entries:
+        name, shape, dtype = entry.get("path"), entry.get("shape"), entry.get("dtype")
+        if not isinstance(name, str) or len(name) > MOST_NAME or name.count("/") > files.MOST_DEPTH:
+            raise _damaged(path, f"{MANIFEST} has an array without a name that can be")
+        if name in leaves:
+            raise _damaged(path, f"{_shown(name)} occurs twice in {MANIFEST}")
+        if not isinstance(shape, list) or not all(map(is_count, shape)) or math.prod(shape) >= MOST_ELEMENTS:
+            raise _damaged(path, f"{_shown(name)} has a shape that cannot be in {MANIFEST}")
+        leaf = Leaf(name, tuple(shape), dtype if isinstance(dtype, str) else "", entry.get("key_impl"))
+        is_key = leaf.dtype in _KEYS and _KEYS[leaf.dtype][0] == leaf.key_impl
+        if not is_key and (leaf.dtype not in _DTYPES or leaf.key_impl is not None):
+            raise _damaged(path, f"{_shown(name)} has a dtype that cannot be in {MANIFEST}")
+        leaves[name] = leaf
+    for name in leaves:
+        parts = name.split("/")
+        if any("/".join(parts[:count]) in leaves for count in range(1, len(parts))):
+            raise _damaged(path, f"{_shown(name)} lies within another array in {MANIFEST}")
+    return leaves
+
+
+def _read_data(path: Path, expected: Mapping[str, Any], least: int) -> bytes:
+    """The data, of the size and with the hash that the manifest promises; `least`: bytes of the arrays alone."""
+    size = expected["bytes"]
+    if not least <= size <= least + 8 + MOST_HEADER:
+        raise _damaged(path, f"{DATA} is said to have {size} bytes, and its arrays {least}")
+    if size > _memory():
+        raise CheckpointError(f"the checkpoint {path} has {_size(size)}, which do not fit into memory")
+    data = _read_bytes(path, DATA, size)
+    if len(data) != size:
+        raise _damaged(path, f"{DATA} has {len(data)} bytes instead of {size}")
+    if hashlib.sha256(data).hexdigest() != expected["sha256"]:
+        raise _damaged(path, f"the SHA-256 of {DATA} is not the one in {MANIFEST}")
+    return data
 
 
 def _metadata(manifest: Mapping[str, Any]) -> dict[str, Any]:
     return {"step": manifest["step"], **manifest["metadata"]}
 
 
-def _read_bytes(path: Path, name: str) -> bytes:
+def _read_bytes(path: Path, name: str, most: int) -> bytes:
+    """One file of a checkpoint. What stands in its place, or in the checkpoint's, is damage: an older one may do."""
     try:
-        return (path / name).read_bytes()
-    except (FileNotFoundError, NotADirectoryError) as error:
-        if not path.is_dir():
-            raise CheckpointError(f"there is no checkpoint {path}") from error
+        if not files.is_directory(path):
+            raise CheckpointError(f"there is no checkpoint {path}")
+        return files.read_bytes(path / name, most)
+    except files.NotOurs as error:
+        raise _damaged(path, str(error)) from error
+    except FileNotFoundError as error:
         raise _damaged(path, f"{name} is missing") from error
     except OSError as error:
         if error.errno == errno.EIO:
@@ -366,15 +493,28 @@ def _read_bytes(path: Path, name: str) -> bytes:
         raise CheckpointError(f"cannot read {path / name}: {reason(error)}") from error
 
 
+def is_count(value: Any) -> bool:
+    """Whether a value from JSON is a whole number from 0 on."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _memory() -> int:
+    """Bytes of memory of this machine; a lot where the system does not say."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 2**46
+
+
 def _damaged(path: Path, what: str) -> DamagedCheckpoint:
     return DamagedCheckpoint(f"the checkpoint {path} is damaged: {what}")
 
 
-def _decode(leaf: Leaf, entry: Mapping[str, Any]) -> np.ndarray:
+def _decode(leaf: Leaf, data: bytes) -> np.ndarray:
     """Rebuild an array from the bytes of the data file."""
-    if leaf.key_impl is not None:  # raw key data has its own trailing axes
-        return np.frombuffer(entry["data"], np.uint32).reshape(entry["shape"])
-    return np.frombuffer(entry["data"], np.dtype(leaf.dtype)).reshape(leaf.shape)
+    if leaf.key_impl is not None:  # raw key data has a trailing axis of its own
+        return np.frombuffer(data, np.uint32).reshape(*leaf.shape, -1 if leaf.stored_bytes else _KEYS[leaf.dtype][1])
+    return np.frombuffer(data, np.dtype(leaf.dtype)).reshape(leaf.shape)
 
 
 def _compare(found: Mapping[str, Leaf], wanted: Mapping[str, Leaf]) -> None:
@@ -390,9 +530,9 @@ def _compare(found: Mapping[str, Leaf], wanted: Mapping[str, Leaf]) -> None:
         elif need is None:
             difference = f"it holds {have}, which this run does not have"
         elif have.shape != need.shape:
-            difference = f"{name} has shape {have.shape}, this run needs {need.shape}"
+            difference = f"{_shown(name)} has shape {have.shape}, this run needs {need.shape}"
         else:
-            difference = f"{name} has dtype {have.dtype}, this run needs {need.dtype}"
+            difference = f"{_shown(name)} has dtype {have.dtype}, this run needs {need.dtype}"
         origin = "network" if _is_weight(name) else "configuration or version of pqn"
         raise CheckpointError(f"this checkpoint is from another {origin}: {difference}")
 
@@ -447,6 +587,11 @@ def _escape(key: str) -> str:
 
 def _unescape(key: str) -> str:
     return key.replace("%5F", "_").replace("%2F", "/").replace("%25", "%")
+
+
+def _shown(name: str) -> str:
+    """A name from a file, safe to print on a terminal."""
+    return name if name.isprintable() else repr(name)
 
 
 def _size(count: int) -> str:

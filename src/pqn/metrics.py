@@ -13,7 +13,6 @@ own numbers (`info/…`) are over the others, null where there is none.
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
@@ -24,9 +23,11 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
+from pqn import files
 from pqn.errors import RunError, reason
 
 Row = dict[str, Any]
+MOST_BYTES = 2**30  # of a metrics file; a row takes some hundred
 
 
 def to_json(obj: Any, indent: int | None = None) -> str:
@@ -69,7 +70,7 @@ class MetricsWriter:
         self.path = Path(path)
         try:
             _drop_torn_tail(self.path)
-            self._file = _open(self.path)
+            self._file = files.open_to_append(self.path)
         except OSError as error:
             raise _write_error(self.path, error) from error
 
@@ -101,13 +102,14 @@ class MetricsWriter:
         temporary = self.path.with_name(self.path.name + ".tmp")
         try:
             self._file.close()
-            kept = [line for line, row in _lines(self.path.read_bytes()) if row and row.get("update", update) <= update]
-            with open(temporary, "wb") as file:
+            lines = _lines(files.read_bytes(self.path, MOST_BYTES))
+            kept = [line for line, row in lines if row and row.get("update", update) <= update]
+            with files.create(temporary) as file:
                 file.writelines(kept)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, self.path)  # a crash leaves the old file or the new one, never half of either
-            self._file = _open(self.path)
+            self._file = files.open_to_append(self.path)
         except OSError as error:
             raise _write_error(self.path, error) from error
 
@@ -132,7 +134,9 @@ def read_metrics(path: str | os.PathLike[str]) -> list[Row]:
     """
     path = Path(path)
     try:
-        lines = list(_lines(path.read_bytes()))
+        lines = list(_lines(files.read_bytes(path, MOST_BYTES)))
+    except FileNotFoundError as error:
+        raise RunError(f"cannot read {path}: no such file") from error
     except OSError as error:
         raise RunError(f"cannot read {path}: {reason(error)}") from error
     rows: list[Row] = []
@@ -174,15 +178,19 @@ def curve(
     rows = [row for row in rows if column in row]
     if not rows:
         return np.zeros(0, np.int64), np.zeros((0, 0))
-    steps = np.array([row["step"] for row in rows], np.int64)
     try:
+        steps = np.array([row["step"] for row in rows], np.int64)
         if which == "eval":
             values = [[_mean(seed) if isinstance(seed, list) else seed for seed in row[column]] for row in rows]
-            return steps, np.array(values, float)
-        counts = np.array([row["episodes"] for row in rows], float)  # [P, S]; float() turns None into NaN
-        sums = np.array([row[column] for row in rows], float)
+            return steps, _per_seed(values)
+        counts = _per_seed([row["episodes"] for row in rows])
+        sums = _per_seed([row[column] for row in rows])
     except ValueError as error:
         raise RunError(f"the {which} rows of this run disagree about the number of seeds") from error
+    except (TypeError, KeyError, OverflowError) as error:
+        raise RunError(f"the {which} rows of this run are damaged: some hold no numbers") from error
+    if counts.shape != sums.shape:
+        raise RunError(f"the {which} rows of this run disagree about the number of seeds")
     if points is not None and len(rows) > points:
         starts = np.linspace(0, len(rows), points, endpoint=False).astype(int)
         counts, sums = (np.add.reduceat(array, starts) for array in (counts, sums))
@@ -195,6 +203,14 @@ def _column(which: str, metric: str) -> str:
     if which == "eval":
         return "returns" if metric == "return" else f"info/{metric}"
     return "return_sum" if metric == "return" else f"info/{metric}_sum"
+
+
+def _per_seed(values: list[Any]) -> np.ndarray:
+    """[P, S] floats, NaN for None; ValueError where the rows are not all of one length, or deeper."""
+    array = np.array(values, float)
+    if array.ndim != 2:
+        raise ValueError("not one number for each seed")
+    return array
 
 
 def _mean(values: Sequence[float | None]) -> float:
@@ -210,21 +226,16 @@ def _lines(data: bytes) -> Iterator[tuple[bytes, Row | None]]:
         if line.endswith(b"\n"):
             try:
                 row = json.loads(line)
-            except ValueError:  # covers broken UTF-8 as well as broken JSON
+            except (ValueError, RecursionError):  # covers broken UTF-8 as well as broken JSON
                 row = None
-        yield line, row if isinstance(row, dict) else None
-
-
-def _open(path: Path) -> io.FileIO:
-    """Open for appending, unbuffered: after a full disk nothing is left over that `close` would try to write again."""
-    return open(path, "ab", buffering=0)
+        yield line, row if isinstance(row, dict) and isinstance(row.get("update", 0), int) else None
 
 
 def _drop_torn_tail(path: Path) -> None:
     """Cut the file after its last complete line."""
-    if not path.is_file():  # absent, or a pipe or device, which has no tail
+    if not files.is_file(path):
         return
-    data = path.read_bytes()
+    data = files.read_bytes(path, MOST_BYTES)
     end = data.rfind(b"\n") + 1
     if end < len(data):
         os.truncate(path, end)

@@ -13,11 +13,9 @@ This module never imports jax: listing and plotting runs must be instant.
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import errno
 import importlib.metadata
-import json
 import os
 import platform
 import re
@@ -30,6 +28,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from pqn import files
 from pqn.errors import RunError, reason
 from pqn.metrics import to_json
 
@@ -90,11 +89,11 @@ class RunDir:
             RunError: there is no run in `path`.
         """
         run = cls(path)
-        if not run.path.exists():
+        if files.kind_of(run.path) is None:
             raise RunError(f"{run.path} is not a run directory: it does not exist")
-        if not run.path.is_dir():
+        if not run.path.is_dir():  # the directory itself may be a link: the user named it
             raise RunError(f"{run.path} is not a run directory: it is a file")
-        if not (run.path / CONFIG).is_file():
+        if not files.is_file(run.path / CONFIG):
             raise RunError(f"{run.path} is not a run directory: it has no {CONFIG}")
         return run
 
@@ -113,8 +112,9 @@ class RunDir:
         if self._lock is not None:
             return
         file = self.path / LOCK
+        files.is_file(file)
         try:
-            descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = files.open_lock(file)
         except OSError as error:
             raise RunError(f"cannot write to the run directory {self.path}: {reason(error)}") from error
         try:
@@ -147,7 +147,7 @@ class RunDir:
         """Write `obj` as a JSON file, all of it or nothing, and return the file's path."""
         path = self.path / name
         try:
-            write_atomically(path, (to_json(obj, indent=2) + "\n").encode())
+            files.write_atomically(path, (to_json(obj, indent=2) + "\n").encode())
         except OSError as error:
             raise RunError(f"cannot write {path}: {reason(error)}") from error
         return path
@@ -156,17 +156,11 @@ class RunDir:
         """Read a JSON file of the run.
 
         Raises:
-            RunError: it is missing, unreadable or not JSON.
+            RunError: it is missing, unreadable, not JSON or not a file of the run's own.
         """
-        path = self.path / name
-        try:
-            return json.loads(path.read_bytes())
-        except FileNotFoundError as error:
-            raise RunError(f"the run {self.path} has no {name}") from error
-        except OSError as error:
-            raise RunError(f"cannot read {path}: {reason(error)}") from error
-        except ValueError as error:
-            raise RunError(f"{path} is damaged: it is not valid JSON") from error
+        if not files.is_file(self.path / name):
+            raise RunError(f"the run {self.path} has no {name}")
+        return files.read_json(self.path / name)
 
     def __enter__(self) -> Self:
         return self
@@ -180,7 +174,7 @@ class RunDir:
         return f"RunDir({str(self.path)!r})"
 
     def _refuse_existing(self) -> None:
-        if (self.path / CONFIG).exists():
+        if files.kind_of(self.path / CONFIG):
             raise RunError(
                 f"{self.path} already holds a run: continue it with `pqn resume {self.path}`, "
                 "or choose another directory"
@@ -196,31 +190,6 @@ def default_path(preset: str, root: PathLike = "runs", now: datetime.datetime | 
     while path.exists():
         path, number = base.with_name(f"{base.name}-{number}"), number + 1
     return path
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace `path` by `data` such that a crash at any moment leaves the old content or the new, never a mixture."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
-    fsync_directory(path.parent)
-
-
-def fsync_directory(path: Path) -> None:
-    """Make renames within a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def describe_environment(argv: Sequence[str] | None = None) -> dict[str, Any]:

@@ -1,0 +1,247 @@
+"""Reading and writing the files of a run without trusting them.
+
+A run directory may come from anybody. Its files are data: only regular files that lie in the run itself are opened, so
+a pipe cannot hang the program and a link cannot lead it elsewhere; sizes are checked before anything is read, so a
+small file cannot fill the memory; and what is not as it should be is a `RunError` with one sentence.
+
+This module never imports jax: listing and plotting runs must be instant.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import math
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+from pqn.errors import RunError, reason
+
+MOST_JSON = 16 * 2**20  # bytes of a JSON file; ours are a few kilobytes
+MOST_DEPTH = 32  # of nested lists and objects; ours have six
+MOST_INTEGER = 2**63  # beyond it no counter, seed or size of ours can lie
+
+_KINDS = {
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFREG: "a file",
+}
+
+
+class NotOurs(RunError):
+    """Something stands where a regular file or a directory of the run should."""
+
+
+# ---------------------------------------------------------------------------------------------------------- reading
+
+
+def kind_of(path: Path) -> str | None:
+    """What stands at `path` ("a file", "a directory", "a symbolic link", …), without following it; None: nothing."""
+    try:
+        return _KINDS.get(stat.S_IFMT(os.lstat(path).st_mode), "something strange")
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
+        raise RunError(f"cannot read {path}: {_why(error)}") from error
+
+
+def is_file(path: Path) -> bool:
+    """Whether a regular file stands at `path`.
+
+    Raises:
+        NotOurs: something else does.
+    """
+    return _is(path, "a file")
+
+
+def is_directory(path: Path) -> bool:
+    """Whether a directory stands at `path`.
+
+    Raises:
+        NotOurs: something else does.
+    """
+    return _is(path, "a directory")
+
+
+def _is(path: Path, wanted: str) -> bool:
+    kind = kind_of(path)
+    if kind not in (None, wanted):
+        raise NotOurs(f"{path} is {kind} where {wanted} of the run itself should be")
+    return kind is not None
+
+
+def open_to_read(path: Path) -> io.BufferedReader:
+    """Opens a regular file.
+
+    Raises:
+        FileNotFoundError: there is none.
+        NotOurs: something else stands there.
+        OSError: the system refuses.
+    """
+    if not is_file(path):  # asked first: merely opening some devices does something
+        raise FileNotFoundError(path)
+    # And asked again of what was opened, which nobody can exchange any more; a pipe must not be waited for.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | _flag("O_NOFOLLOW") | _flag("O_NONBLOCK"))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise NotOurs(f"{path} is not a regular file")
+    return open(descriptor, "rb")
+
+
+def read_bytes(path: Path, most: int) -> bytes:
+    """The content of a regular file of at most so many bytes.
+
+    Raises:
+        FileNotFoundError, OSError: there is none, or the system refuses.
+        NotOurs: something else stands there, or it is larger.
+    """
+    with open_to_read(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise NotOurs(f"{path} has {size} bytes; at most {most} are read")
+        return file.read(most + 1)[:most]
+
+
+def read_json(path: Path, most: int = MOST_JSON) -> Any:
+    """The content of a JSON file.
+
+    Raises:
+        RunError: it is missing, unreadable, too large, too deeply nested, or not JSON.
+    """
+    try:
+        data = read_bytes(path, most)
+    except FileNotFoundError as error:
+        raise RunError(f"{path} is missing") from error
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {_why(error)}") from error
+    try:
+        return parse_json(data)
+    except ValueError as error:
+        raise RunError(f"{path} is damaged: {error}") from error
+
+
+def parse_json(data: bytes) -> Any:
+    """Strict JSON: no NaN, no infinity, no number out of range, no name twice, not deeper than we ever nest.
+
+    Raises:
+        ValueError: with the rest of a sentence.
+    """
+    try:
+        content = json.loads(data, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    except _Refused:
+        raise
+    except ValueError as error:
+        raise ValueError("it is not valid JSON") from error
+    _check_values(content)
+    return content
+
+
+class _Refused(ValueError):
+    """JSON, but not ours."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise _Refused("a name occurs twice in it")
+    return content
+
+
+def _no_constant(word: str) -> Any:
+    raise _Refused(f"it holds the number {word}")
+
+
+def _check_values(content: Any) -> None:
+    """Breadth first and not recursive: the depth is what is in doubt."""
+    level, depth = [content], 0
+    while level:
+        if depth > MOST_DEPTH:
+            raise _Refused("it is nested too deeply")
+        deeper: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                deeper.extend(value.values())
+            elif isinstance(value, list):
+                deeper.extend(value)
+            elif isinstance(value, float) and not math.isfinite(value):
+                raise _Refused("it holds a number beyond all bounds")
+            elif isinstance(value, int) and abs(value) >= MOST_INTEGER:
+                raise _Refused("it holds a number beyond all bounds")
+        level, depth = deeper, depth + 1
+
+
+# ---------------------------------------------------------------------------------------------------------- writing
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace `path` by `data` such that a crash at any moment leaves the old content or the new, never a mixture.
+
+    Raises:
+        OSError: the disk is full or cannot be written; the old content is intact.
+    """
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with create(temporary) as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)  # replaces a link itself, never what it points to
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+    fsync_directory(path.parent)
+
+
+def create(path: Path) -> io.BufferedWriter:
+    """Opens a new file to write; a leftover or a planted link of that name is removed, never followed."""
+    path.unlink(missing_ok=True)
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), "wb")
+
+
+def open_to_append(path: Path) -> io.FileIO:
+    """Opens a regular file of the run, or makes it; unbuffered: after a full disk nothing is left to write again.
+
+    Raises:
+        NotOurs: something else stands there.
+        OSError: the system refuses.
+    """
+    is_file(path)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+    descriptor = os.open(path, flags | _flag("O_NOFOLLOW") | _flag("O_NONBLOCK"), 0o644)
+    return open(descriptor, "ab", buffering=0)
+
+
+def open_lock(path: Path) -> int:
+    """The descriptor of a regular file to lock, made if it is not there.
+
+    Raises:
+        OSError: the system refuses, also where something else has taken the file's place.
+    """
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | _flag("O_NOFOLLOW") | _flag("O_NONBLOCK"), 0o644)
+
+
+def fsync_directory(path: Path) -> None:
+    """Make renames within a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _flag(name: str) -> int:
+    return getattr(os, name, 0)  # Windows has neither
+
+
+def _why(error: OSError | ValueError) -> str:
+    return reason(error) if isinstance(error, OSError) else str(error)
