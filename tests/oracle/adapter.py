@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import functools
+import json
 from typing import Any, NamedTuple
+from unittest import mock
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +17,15 @@ from oracle.pqn import Chance, Settings
 from oracle.ring import Ring
 from pqn.config import Config
 from pqn.host.program import HostProgram
+from pqn.networks.mixers import QMIX
 from pqn.program import Program
 from pqn.types import EnvSpec, TimeStep
 
 # Ours -> the oracle's, in this order.
 NAMES = (
+    ("/LayerNorm_0", ""),
+    ("/BatchNorm_0", ""),
+    ("/BatchRenorm_0", ""),
     ("torso/", ""),
     ("head/", ""),
     ("Dense_", "dense"),
@@ -28,8 +34,11 @@ NAMES = (
     ("recurrent", "recurrent/kernel"),
     ("candidate_bias", "candidate/bias"),
 )
-MIXER = "mixer/"
-KINDS = ("/LayerNorm_0", "/BatchNorm_0", "/BatchRenorm_0")
+
+
+# Ours has 64 hidden units in every hypernetwork, which is many for complex steps.
+SMALL_MIXER = mock.patch("pqn.learner.QMIX", functools.partial(QMIX, hyper_size=4))
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # to compile
 
 
 class Start(NamedTuple):
@@ -166,37 +175,51 @@ def settings(config: Config, ring: Ring) -> Settings:
 # --- runs -----------------------------------------------------------------------------------------------------------
 
 
-def compiled(config: Config, ring: Ring, updates: int, seed: int = 0) -> tuple[Start, Finish]:
-    """Runs the compiled program and reads what became of one of its seeds."""
+@SMALL_MIXER
+def compiled(config: Config, ring: Ring, updates: int, seed: int, optimizer_steps: int) -> tuple[Start, Finish]:
+    """Runs the compiled program and reads what became of one of its seeds.
+
+    Args:
+      updates: how many.
+      seed: which of the seeds, from 0.
+      optimizer_steps: how many steps the optimiser is told to have taken before.
+    """
     program = Program(config, lambda n: JaxRing(ring, n))
     params, stats = _invent(program.state_shape.learner)
 
-    def init(seeds: Any) -> Any:
+    def run(seeds: Any, params: Any, stats: Any) -> Any:
         state = jax.vmap(program.init_one)(seeds)
-        return state._replace(learner=state.learner._replace(params=params, stats=stats))
+        state = state._replace(learner=_with(state.learner, params, stats, optimizer_steps))
+        return program._chunk(state, program.hyper, jnp.int32(updates))
 
-    state = jax.jit(init)(program.seeds)
-    after, totals = jax.jit(program._chunk)(state, program.hyper, jnp.int32(updates))
+    after, totals = jax.jit(run, compiler_options=QUICK)(program.seeds, params, stats)
     named = dict(zip(program.total_names, np.asarray(totals)[:, seed].tolist(), strict=True))
     env = rings.State(*(np.asarray(x)[seed] for x in after.stream.env))
     start = _start(config, ring, params, stats, updates, seed)
     return start, Finish(*_read(after.learner.params, after.learner.stats, seed), named, env)
 
 
-def simulated(config: Config, ring: Ring, updates: int, seed: int = 0) -> tuple[Start, Finish]:
+@SMALL_MIXER
+def simulated(config: Config, ring: Ring, updates: int, seed: int, optimizer_steps: int) -> tuple[Start, Finish]:
     """The same with the program for simulators."""
     program = HostProgram(config, lambda n: HostRing(ring, n), spec(ring))
-    program.compile()
+    with mock.patch("pqn.host.program.compiler_options", lambda: QUICK):
+        program.compile()
     try:
         state = program.init()
         params, stats = _invent(state.learner)
-        state = state._replace(learner=state.learner._replace(params=params, stats=stats))
+        state = state._replace(learner=_with(state.learner, params, stats, optimizer_steps))
         after, totals = program.chunk(state, updates)
     finally:
         program.close()
     named = {name: float(value[seed]) for name, value in totals.items()}
     start = _start(config, ring, params, stats, updates, seed)
     return start, Finish(*_read(after.learner.params, after.learner.stats, seed), named, None)
+
+
+def _with(learner: Any, params: Any, stats: Any, optimizer_steps: int) -> Any:
+    count = learner.opt.count + jnp.int32(optimizer_steps)
+    return learner._replace(params=params, stats=stats, opt=learner.opt._replace(count=count))
 
 
 def _invent(learner: Any) -> tuple[Any, Any]:
@@ -250,9 +273,14 @@ def _flat(tree: Any, seed: int) -> Params:
     flat = {}
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         name = "/".join(part.key for part in path)
-        for kind in KINDS:
-            name = name.replace(kind, "")
-        for ours, theirs in () if name.startswith(MIXER) else NAMES:
+        for ours, theirs in () if name.startswith("mixer/") else NAMES:
             name = name.replace(ours, theirs)
         flat[name.replace("/", ".")] = np.asarray(leaf)[seed].astype(np.float64)
     return flat
+
+
+def finished(run: Any) -> tuple[Config, list[dict[str, Any]]]:
+    """The configuration of a finished run, and the rows of its training."""
+    config = Config.from_dict(json.loads((run.run / "config.json").read_text()))
+    rows = [json.loads(line) for line in (run.run / "metrics.jsonl").read_text().splitlines()]
+    return config, [row for row in rows if row["kind"] == "train"]

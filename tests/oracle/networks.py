@@ -124,7 +124,20 @@ def dense(params: Params, name: str, x: Array) -> Array:
 
 
 def relu(x: Array) -> Array:
+    _bends_at_zero(x)
     return np.where(x.real > 0, x, 0.0)
+
+
+def absolute(x: Array) -> Array:
+    _bends_at_zero(x)
+    return np.where(x.real > 0, x, -x)
+
+
+closest = [np.inf]  # to zero that a bent function was asked for: there, rounding decides about a gradient
+
+
+def _bends_at_zero(x: Array) -> None:
+    closest[0] = min(closest[0], np.abs(x.real).min())
 
 
 def sigmoid(x: Array) -> Array:
@@ -201,12 +214,9 @@ def qmix(params: Params, values: Array, world: Array) -> Array:
         x = relu(layer_norm(params, f"mixer.{name}_norm", dense(params, f"mixer.{name}_hidden", world)))
         return dense(params, f"mixer.{name}", x)
 
-    def positive(x: Array) -> Array:
-        return np.where(x.real < 0, -x, x)
-
-    inner = positive(hyper("weights"))
+    inner = absolute(hyper("weights"))
     inner = inner.reshape(*inner.shape[:2], agents, -1)
     hidden = (values[..., None] * inner).sum(-2) + dense(params, "mixer.bias", world)
     hidden = np.where(hidden.real > 0, hidden, np.expm1(np.where(hidden.real > 0, 0, hidden)))
-    total = (hidden * positive(hyper("final"))).sum(-1) + hyper("value")[..., 0]
+    total = (hidden * absolute(hyper("final"))).sum(-1) + hyper("value")[..., 0]
     return total.reshape(len(total), *axes)

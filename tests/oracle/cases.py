@@ -1,0 +1,155 @@
+"""Which combinations of options are replayed: covering arrays of what differs between runs."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from oracle.covering import Choices, covering_array
+from oracle.ring import Ring
+
+RINGS = [field.name for field in dataclasses.fields(Ring)]
+ENVS, UPDATES, UPDATES_OF_RUN = 4, 4, 5
+PIECES = {  # T steps in segments of L, each after a burn-in of W
+    "default": (6, 0, 0),
+    "watkins": (1, 0, 0),
+    "short": (6, 2, 0),
+    "warmed": (6, 3, 2),
+    "fully warmed": (4, 0, 4),
+}
+HARD = 1e-5  # a gradient this short is below all rounding: see `clash`
+
+COMPILED: Choices = {
+    "pieces": tuple(PIECES),
+    "norm": ("layer", "batch", "batch_renorm", "none"),
+    "l2": ((0.0, 0.0), (0.3, 0.0), (0.1, 0.2)),
+    "memory": ("none", "lstm", "gru"),
+    "mixer": ("vdn", "qmix", "independent"),
+    "cuts": ("never", "limit", "anywhere"),
+    "norm_input": ("none", "batch", "batch_renorm"),
+    "optimizer": ("adam", "radam", "radam later"),
+    "clip": (100.0, 1.0, HARD),
+    "epsilon": ((1.0, 0.2, 0.5), (0.6, 0.0, 0.8), (0.9, 0.3, 0.0)),
+    "returns": ((0.9, 0.0), (0.99, 0.65), (0.8, 1.0)),
+    "passes": ((2, 2), (1, 4), (3, 1)),
+    "reward_scale": (1.0, 0.3, 2.0),
+    "agents": (1, 2),
+    "masked": (False, True),
+    "world": (False, True),
+    "next_step": (False, True),
+    "lives": (False, True),
+    "bootstrap": (True, False),
+    "last_action": (False, True),
+    "last_reward": (False, True),
+    "targets": ("rollout", "minibatch"),
+    "lr_decay": (True, False),
+    "head": ("linear", "dueling"),
+    "hidden": ((4,), (3, 3)),
+    "memory_layers": (1, 2),
+    "agent_id": (False, True),
+    "seeds": (1, 2),
+    "schedule": (0, 7),
+}
+
+SIMULATED: Choices = {
+    "mixer": ("vdn", "qmix", "independent"),
+    "pieces": ("default", "warmed"),
+    "memory": ("none", "lstm"),
+    "cuts": ("limit", "anywhere"),
+    "optimizer": ("adam", "radam later"),
+    "agents": (1, 2),
+    "masked": (False, True),
+    "world": (False, True),
+    "next_step": (False, True),
+    "lives": (False, True),
+    "bootstrap": (True, False),
+    "last_action": (False, True),
+    "last_reward": (False, True),
+    "targets": ("rollout", "minibatch"),
+    "norm_input": ("none", "batch"),
+    "overlap": (False, True),
+    "beside": (0, 3),
+    "seeds": (1, 2),
+}
+
+
+def clash(a: tuple[str, Any], b: tuple[str, Any]) -> bool:
+    """Whether two choices cannot meet, or could not be told from others if they did."""
+    both = dict((a, b))
+    batch_norm = str(both.get("norm")).startswith("batch")
+    without_memory = both.get("memory") == "none"
+    return (
+        (without_memory and PIECES[both.get("pieces", "default")][2] > 0)
+        or (without_memory and both.get("memory_layers", 1) > 1)
+        or (both.get("cuts") == "never" and not both.get("bootstrap", True))
+        # A bias before a batch norm has the gradient 0. Ours is 0 but for rounding, and Adam makes every gradient as
+        # long as any other, unless all are so short that the rounding is small beside its ε.
+        or (batch_norm and both.get("clip", HARD) != HARD)
+        # Then RAdam's first steps, which are as long as the gradients, are too short to be seen.
+        or (batch_norm and both.get("optimizer") == "radam")
+        or (both.get("clip") == HARD and both.get("optimizer") == "radam")
+        # Statistics need more than a number or two.
+        or (batch_norm and both.get("pieces") == "watkins")
+        or (both.get("norm_input", "none") != "none" and both.get("pieces") == "watkins")
+    )
+
+
+def ring(case: dict[str, Any]) -> Ring:
+    return Ring(**{name: case[name] for name in RINGS})
+
+
+def options(case: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of a case."""
+    steps, segment, burn_in = PIECES[case["pieces"]]
+    get = lambda name: case.get(name, COMPILED[name][0])  # noqa: E731
+    (eps_start, eps_finish, eps_decay), (gamma, lam) = get("epsilon"), get("returns")
+    (l2_final, l2_inner), (epochs, minibatches) = get("l2"), get("passes")
+    return {
+        "total_steps": UPDATES_OF_RUN * steps * ENVS + 1,
+        "seed": 3,
+        "seeds": case["seeds"],
+        "env.num_envs": ENVS,
+        "eval.count": 1 if case.get("beside") else 0,
+        "eval.beside": case.get("beside", 0),
+        "network.hidden": get("hidden"),
+        "network.norm": get("norm"),
+        "network.norm_input": case["norm_input"],
+        "network.head": get("head"),
+        "network.memory": case["memory"],
+        "network.memory_size": 3,
+        "network.memory_layers": get("memory_layers"),
+        "network.last_action": case["last_action"],
+        "network.last_reward": case["last_reward"],
+        "network.agent_id": get("agent_id"),
+        "learner.rollout_steps": steps,
+        "learner.segment_length": segment,
+        "learner.burn_in": burn_in,
+        "learner.targets": case["targets"],
+        "learner.epochs": epochs,
+        "learner.minibatches": minibatches,
+        "learner.lr": 0.03,
+        "learner.lr_decay": get("lr_decay"),
+        "learner.optimizer": case["optimizer"].split()[0],
+        "learner.max_grad_norm": get("clip"),
+        "learner.gamma": gamma,
+        "learner.lam": lam,
+        "learner.eps_start": eps_start,
+        "learner.eps_finish": eps_finish,
+        "learner.eps_decay": eps_decay,
+        "learner.mixer": case["mixer"],
+        "learner.mixer_size": 2,
+        "learner.reward_scale": get("reward_scale"),
+        "learner.l2_final": l2_final,
+        "learner.l2_inner": l2_inner,
+        "learner.overlap": case.get("overlap", False),
+        "learner.bootstrap_truncation": case["bootstrap"],
+    }
+
+
+def name(case: dict[str, Any]) -> str:
+    """Enough of a case to tell what it is about."""
+    return "-".join(str(case.get(part, "")) for part in ("mixer", "memory", "norm", "pieces", "cuts") if part in case)
+
+
+COMPILED_CASES = covering_array(COMPILED, clash)
+SIMULATED_CASES = covering_array(SIMULATED, clash)

@@ -1,0 +1,102 @@
+"""Our programs against the plain numpy PQN: the same random numbers, the same parameters after several updates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oracle import adapter, cases, networks
+from oracle import ring as rings
+from oracle.covering import met, pairs
+from oracle.pqn import PQN
+from pqn.config import Config
+
+# Float32 against float64. In its first steps RAdam's ρ is a small difference of large numbers, of which float32 has
+# two or three digits (optax's is off by 0.6 % at the sixth step).
+TOLERANCE = {"adam": 1e-3, "radam later": 1e-3, "radam": 5e-3}
+LATER = 5000  # steps that RAdam believes to have taken, so that ρ has all its digits
+
+
+class Rings:
+    """The environments as the oracle plays them."""
+
+    def __init__(self, ring: rings.Ring, luck: np.ndarray):
+        self.ring, self.luck = ring, luck
+
+    def reset(self) -> rings.Outcome:
+        self.state, outcome = rings.start(np, self.ring, self.luck)
+        return outcome
+
+    def step(self, action: np.ndarray) -> rings.Outcome:
+        self.state, outcome = rings.step(np, self.ring, self.state, action)
+        return outcome
+
+
+def replay(config: Config, ring: rings.Ring, start: adapter.Start, later: int) -> tuple[PQN, dict[str, float]]:
+    """The oracle's run, and the totals over its updates."""
+    oracle = PQN(adapter.settings(config, ring), start.params, start.stats, Rings(ring, start.luck))
+    oracle.optimizer.t, networks.closest[0] = later, np.inf
+    totals: dict[str, float] = {}
+    for chance, ahead in zip(start.chances, [*start.chances[1:], None], strict=True):
+        for name, value in oracle.update(chance, ahead).items():
+            totals[name] = value if name == "param_norm" else totals.get(name, 0.0) + value
+    return oracle, totals
+
+
+def compare(case: dict[str, Any], run: Any) -> None:
+    config, ring = Config().replace(cases.options(case)).validate(), cases.ring(case)
+    later = LATER if case["optimizer"].endswith("later") else 0
+    start, finish = run(config, ring, cases.UPDATES, seed=case["seeds"] - 1, optimizer_steps=later)
+    oracle, totals = replay(config, ring, start, later)
+    assert oracle.closest > 1e-5, "an action hangs on rounding: change the seed of the case"
+    assert networks.closest[0] > 1e-7, "a gradient hangs on rounding: change the seed of the case"
+    if finish.env is not None:
+        for ours, theirs in zip(finish.env, oracle.world.state, strict=True):
+            np.testing.assert_array_equal(ours, theirs, err_msg="other actions were chosen")
+    tolerance = TOLERANCE[case["optimizer"]]
+    change = max(rms(value - start.params[name]) for name, value in oracle.params.items())
+    wrong = {name: rms(finish.params[name] - value) / change for name, value in oracle.params.items()}
+    for name, value in totals.items():
+        wrong[name] = abs(finish.totals[name] - value) / (1.0 + abs(value))
+    for norm, parts in oracle.stats.items():
+        for part, value in parts.items():
+            moved = rms(value - start.stats[norm][part])
+            wrong[f"{norm}.{part}"] = rms(finish.stats[norm][part] - value) / moved
+    assert set(finish.params) == set(oracle.params) and set(finish.stats) == set(oracle.stats)
+    assert not {name: error for name, error in wrong.items() if not error <= tolerance}
+
+
+def rms(x: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(np.square(x))))
+
+
+@pytest.mark.parametrize("case", cases.COMPILED_CASES, ids=cases.name)
+def test_the_compiled_program_learns_what_the_oracle_learns(case):
+    compare(case, adapter.compiled)
+
+
+@pytest.mark.parametrize("case", cases.SIMULATED_CASES, ids=cases.name)
+def test_the_program_of_simulators_learns_what_the_oracle_learns(case):
+    compare(case, adapter.simulated)
+
+
+@pytest.mark.parametrize(
+    ("choices", "chosen"), [(cases.COMPILED, cases.COMPILED_CASES), (cases.SIMULATED, cases.SIMULATED_CASES)]
+)
+def test_every_pair_of_options_meets_in_some_case(choices, chosen):
+    assert set().union(*map(met, chosen)) >= pairs(choices, cases.clash)
+    assert not any(cases.clash(*pair) for case in chosen for pair in met(case))
+
+
+def test_a_run_reports_the_schedules_of_the_oracle(finished_run):
+    """ε and learning rate in the metrics are those of the next update."""
+    config, rows = adapter.finished(finished_run)
+    oracle = PQN(adapter.settings(config, rings.Ring()), {}, {}, Rings(rings.Ring(), np.zeros(8, np.uint32)))
+    steps = config.learner.epochs * config.learner.minibatches
+    assert len(rows) > 2
+    for row in rows:
+        oracle.done = row["update"]
+        assert row["epsilon"] == pytest.approx(oracle.epsilon(), abs=1e-6)
+        assert row["lr"] == pytest.approx(oracle.lr(steps * oracle.done), abs=1e-9)
