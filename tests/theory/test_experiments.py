@@ -43,7 +43,7 @@ def test_sampled_baird_updates_average_to_the_expected_one():
     """Over the behaviour's stationary distribution the importance-weighted TD errors are the expected update's."""
     keys = jax.random.split(jax.random.key(0), 20_000)
     states = jnp.arange(20_000) % 7
-    weight, after, _ = jax.vmap(baird._sample)(keys, states)
+    weight, after, _ = jax.vmap(baird.sample)(keys, states)
     np.testing.assert_allclose(weight.mean(0), 1 / 7, atol=0.03)
     assert bool((after[weight.sum(1) > 0] == 6).all())
 

@@ -7,7 +7,7 @@ import json
 import shlex
 
 from pqn.cli import options
-from pqn.errors import ConfigError, suggest
+from pqn.errors import ConfigError, RunError, reason, suggest
 from pqn.theory.configs import DEEPSEA_PRESETS, BairdConfig, DeepSeaConfig, LemmaConfig
 
 EXPERIMENTS = {"baird": BairdConfig(), "lemma": LemmaConfig(), "deepsea": DeepSeaConfig(depth=10), **DEEPSEA_PRESETS}
@@ -43,12 +43,19 @@ def run(argv: list[str]) -> int:
     config.validate()
 
     from pqn.device import enable_compilation_cache
+    from pqn.progress import Progress
+    from pqn.theory.record import check_writable
 
+    out = check_writable(given.out)
     enable_compilation_cache()
     module = importlib.import_module(f"pqn.theory.{name.partition('-')[0]}")
-    extra = {"progress": print} if module.__name__.endswith("deepsea") else {}
-    result = module.run(config, **extra)
-    paths = result.save(given.out, command=shlex.join(["pqn", "theory", *argv]))
-    print(json.dumps(result.summary(), indent=1, default=str))
+    progress = Progress()
+    result = module.run(config, progress=progress.status if progress.live else progress.note)
+    progress.note(f"{name}: measured, writing to {out}")
+    print(json.dumps(result.summary(), indent=1, default=str))  # before the files: what fails there loses no result
+    try:
+        paths = result.save(out, command=shlex.join(["pqn", "theory", *argv]))
+    except OSError as error:
+        raise RunError(f"the results above could not be written to {out}: {reason(error)}") from error
     print(*paths, sep="\n")
     return 0

@@ -10,6 +10,7 @@ otherwise goes to one of the six upper states, so it visits all seven equally of
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -108,7 +109,7 @@ def state_values(params: CriticParams, arm: str, config: BairdConfig) -> Array:
     return critic(params, x, norm, config.pre, config.post)
 
 
-def _sample(key: Array, state: Array) -> tuple[Array, Array, Array]:
+def sample(key: Array, state: Array) -> tuple[Array, Array, Array]:
     """One behaviour step: the weights of each state's TD error [7], the successor, and the next state."""
     key_a, key_s = jax.random.split(key)
     solid = jax.random.bernoulli(key_a, 1 / 7)
@@ -117,8 +118,8 @@ def _sample(key: Array, state: Array) -> tuple[Array, Array, Array]:
     return ratio * jax.nn.one_hot(state, 7), after, after
 
 
-def _run_one(key: Array, arm: str, kind: str, config: BairdConfig) -> tuple[Array, Array]:
-    """One seed: norm [R] and error [R]."""
+def run_one(key: Array, arm: str, kind: str, config: BairdConfig) -> tuple[CriticParams, tuple[Array, Array]]:
+    """One seed: the parameters after the last update, and norm [R] and error [R] before every R-th part of them."""
     key_init, key_state, key_steps = jax.random.split(key, 3)
     penalty = regulariser(config) if arm.endswith("l2") else Regulariser(0.0, 0.0)
     values_of = partial(state_values, arm=arm, config=config)
@@ -128,7 +129,7 @@ def _run_one(key: Array, arm: str, kind: str, config: BairdConfig) -> tuple[Arra
 
     def step(carry, key_step: Array):
         params, state = carry
-        weight, after, state = expectation(state) if kind == "expected" else _sample(key_step, state)
+        weight, after, state = expectation(state) if kind == "expected" else sample(key_step, state)
         values, pullback = jax.vjp(values_of, params)
         (delta,) = pullback(weight * (config.gamma * values[after] - values))
         moved = CriticParams(
@@ -146,7 +147,8 @@ def _run_one(key: Array, arm: str, kind: str, config: BairdConfig) -> tuple[Arra
 
     keys = jax.random.split(key_steps, (config.records, config.updates // config.records))
     start = (initial_params(key_init, arm, config), jax.random.randint(key_state, (), 0, 7))
-    return jax.lax.scan(record_point, start, keys)[1]
+    (params, _), points = jax.lax.scan(record_point, start, keys)
+    return params, points
 
 
 def _capped(number: Array) -> Array:
@@ -157,8 +159,11 @@ def _norm(params: CriticParams) -> Array:
     return jnp.sqrt(sum(jnp.sum(jnp.square(leaf)) for leaf in params))
 
 
-def run(config: BairdConfig | None = None) -> BairdResult:
-    """Runs every arm with expected and with sampled updates, all seeds of an arm in one compiled program."""
+def run(config: BairdConfig | None = None, progress: Callable[[str], None] | None = None) -> BairdResult:
+    """Runs every arm with expected and with sampled updates, all seeds of an arm in one compiled program.
+
+    `progress` is told one line before each of them.
+    """
     config = BairdConfig() if config is None else config
     config.validate()
     began = time.perf_counter()
@@ -167,6 +172,8 @@ def run(config: BairdConfig | None = None) -> BairdResult:
     for kind in config.kinds:
         curves[kind] = {}
         for arm in config.arms:
-            norm, error = jax.jit(jax.vmap(partial(_run_one, arm=arm, kind=kind, config=config)))(keys)
+            if progress is not None:
+                progress(f"{kind} updates, {arm}: {config.updates} updates of {config.seeds} seeds")
+            _, (norm, error) = jax.jit(jax.vmap(partial(run_one, arm=arm, kind=kind, config=config)))(keys)
             curves[kind][arm] = BairdCurves(np.asarray(norm), np.asarray(error))
     return BairdResult(replace(config), curves, time.perf_counter() - began)

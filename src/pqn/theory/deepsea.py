@@ -86,7 +86,7 @@ class Agent(NamedTuple):
 
 
 def init_networks(key: Array, inputs: int, hidden: tuple[int, ...], members: int, actions: int = 2) -> Networks:
-    """Truncated-normal weights of variance 1/fan-in and zero biases, as bsuite's networks start."""
+    """Standard normals cut at ±2 and divided by √fan-in, and zero biases, as bsuite's networks start."""
     sizes = (inputs, *hidden, actions)
     kernels = []
     for index, (rows, columns) in enumerate(itertools.pairwise(sizes)):

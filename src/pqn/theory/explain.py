@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from pqn.theory.stability import Direction, StabilityReport
+    from pqn.theory.stability import Direction, Setting, StabilityReport
 
 Verdict = Literal["stable", "neutral", "unstable"]
 
@@ -63,20 +63,48 @@ def _where(report: StabilityReport) -> str:
 
 
 def _help(report: StabilityReport) -> str:
-    worst = report.largest
+    """Only what the network and the learner do not have yet: `report.setting` says what they have."""
+    worst, setting = report.largest, report.setting
     if worst.nonlinear > worst.off_policy:
-        advice = (
-            "LayerNorm before the last layer, and with it a wider network, makes this term fall like 1/√width; "
-            f"it also scales with the TD error (rms {report.td_rms:.3g}), so smaller rewards shrink it"
-        )
+        advice = [_layer_norm(setting, "makes this term fall like 1/√width"), "a wider network, once it has LayerNorm"]
+        if setting.norm == "layer":
+            advice = ["a wider network: with LayerNorm, which it has, this term falls like 1/√width"]
+        advice.append(f"smaller rewards, since the term scales with the TD error (rms {report.td_rms:.3g})")
     elif worst.final_share is not None and worst.final_share >= 0.5:
-        need = report.final.value if report.final is not None else worst.value
-        advice = (
-            f"ℓ2 on the final layer alone with a coefficient above {max(need, 0.0):.2g} removes the final-layer part"
-        )
+        advice = [_final_l2(report)]
     else:
-        advice = "LayerNorm before the last layer bounds it; so does data closer to the greedy policy (a smaller ε)"
-    return f"What would help: {advice}. At these parameters ℓ2 of {worst.value:.2g} on all of them would suffice."
+        advice = [] if setting.norm == "layer" else [_layer_norm(setting, "bounds it")]
+        advice += _greedier(setting.epsilon)
+    enough = f"At these parameters ℓ2 of {worst.value:.2g} on all of them would suffice"
+    have = min(setting.l2)
+    enough += f" (there is {have:.2g} already)." if have > 0 else "."
+    return f"What would help: {'; '.join(advice)}. {enough}" if advice else enough
+
+
+def _layer_norm(setting: Setting, effect: str) -> str:
+    """How to come by LayerNorm, for a network that is not known to have it."""
+    how = {
+        "none": "LayerNorm in its hidden layers, which have no norm,",
+        "batch": "LayerNorm in place of batch norm",
+        "batch_renorm": "LayerNorm in place of batch renorm",
+        None: "LayerNorm before the last layer, if there is none yet,",
+    }
+    return f"{how.get(setting.norm, how[None])} {effect}"
+
+
+def _final_l2(report: StabilityReport) -> str:
+    need = max(report.final.value if report.final is not None else report.largest.value, 0.0)
+    have = report.setting.l2.final
+    if have > need:
+        return f"nothing more on the final layer, whose ℓ2 of {have:.2g} is above the {need:.2g} that removes its part"
+    more = f" instead of {have:.2g}" if have > 0 else ""
+    return f"ℓ2 on the final layer alone with a coefficient above {need:.2g}{more} removes the final-layer part"
+
+
+def _greedier(epsilon: float | None) -> list[str]:
+    if epsilon is None:
+        return ["data closer to the greedy policy (a smaller ε)"]
+    return [f"data closer to the greedy policy (ε was {epsilon:.2g})"] if epsilon > 0.01 else []
 
 
 def _regularised(report: StabilityReport) -> str:

@@ -17,7 +17,7 @@ here, each a supremum over unit v, hence an extreme eigenvalue found by Lanczos:
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -134,10 +134,18 @@ def chains(keys: Array, mdp: str, shift: float | Array, config: LemmaConfig) -> 
     return jax.vmap(lambda key: random_chain(key, config.states, config.features, shift))(keys)
 
 
-def sweep_width(config: LemmaConfig, mdp: str) -> dict[str, dict[str, np.ndarray]]:
+Tell = Callable[[str], None]
+
+
+def _tell(progress: Tell | None, text: str) -> None:
+    if progress is not None:
+        progress(text)
+
+
+def sweep_width(config: LemmaConfig, mdp: str, progress: Tell | None = None) -> dict[str, dict[str, np.ndarray]]:
     """norm → quantity → values against width, [S, widths]."""
     keys = jax.vmap(jax.random.key)(config.seed + jnp.arange(config.seeds))
-    data, norms = chains(keys, mdp, 1.0, config), jnp.arange(len(config.norms))
+    data = chains(keys, mdp, 1.0, config)
     columns = []
     for width in config.widths:
         one = partial(measure, gamma=config.gamma, width=width, config=config)
@@ -146,39 +154,42 @@ def sweep_width(config: LemmaConfig, mdp: str) -> dict[str, dict[str, np.ndarray
         def over_seeds(norm: Array, one=one) -> dict[str, Array]:
             return jax.lax.map(lambda kc: one(kc[0], kc[1], norm), (keys, data))
 
-        columns.append(jax.device_get(jax.jit(lambda n, f=over_seeds: jax.lax.map(f, n))(norms)))
+        compiled = jax.jit(over_seeds)  # once for all norms: they are data
+        columns.append([])
+        for i, name in enumerate(config.norms):
+            _tell(progress, f"{mdp} chains, width {width} of up to {max(config.widths)}, {name}")
+            columns[-1].append(jax.device_get(compiled(jnp.asarray(i))))
     return {
-        name: {q: np.stack([column[q][i] for column in columns], axis=1) for q in QUANTITIES}
+        name: {q: np.stack([column[i][q] for column in columns], axis=1) for q in QUANTITIES}
         for i, name in enumerate(config.norms)
     }
 
 
-def sweep_shift(config: LemmaConfig) -> dict[str, dict[str, np.ndarray]]:
+def sweep_shift(config: LemmaConfig, progress: Tell | None = None) -> dict[str, dict[str, np.ndarray]]:
     """norm → quantity → values against discount and off-policiness on random chains, [S, gammas, shifts]."""
-    grid = jnp.meshgrid(
-        jnp.arange(len(config.norms)),
-        jnp.arange(config.seeds),
-        jnp.asarray(config.gammas),
-        jnp.asarray(config.shifts),
-        indexing="ij",
-    )
+    grid = jnp.meshgrid(jnp.arange(config.seeds), jnp.asarray(config.gammas), jnp.asarray(config.shifts), indexing="ij")
+    points = [axis.reshape(-1) for axis in grid]
     keys = jax.vmap(jax.random.key)(config.seed + jnp.arange(config.seeds))
 
-    def one(point: tuple[Array, Array, Array, Array]) -> dict[str, Array]:
-        norm, seed, gamma, shift = point
+    def one(norm: Array, point: tuple[Array, Array, Array]) -> dict[str, Array]:
+        seed, gamma, shift = point
         chain = random_chain(keys[seed], config.states, config.features, shift)
         return measure(keys[seed], chain, norm, gamma, config.sweep_width, config)
 
-    flat = jax.device_get(jax.jit(lambda points: jax.lax.map(one, points))([axis.reshape(-1) for axis in grid]))
-    found = {q: flat[q].reshape(grid[0].shape) for q in QUANTITIES}
-    return {name: {q: found[q][i] for q in QUANTITIES} for i, name in enumerate(config.norms)}
+    compiled = jax.jit(lambda norm: jax.lax.map(lambda point: one(norm, point), points))
+    found = {}
+    for i, name in enumerate(config.norms):
+        _tell(progress, f"{len(points[0])} mixtures of discount and off-policiness, width {config.sweep_width}, {name}")
+        flat = jax.device_get(compiled(jnp.asarray(i)))
+        found[name] = {q: flat[q].reshape(grid[0].shape) for q in QUANTITIES}
+    return found
 
 
-def run(config: LemmaConfig | None = None) -> LemmaResult:
-    """Both sweeps for every norm."""
+def run(config: LemmaConfig | None = None, progress: Tell | None = None) -> LemmaResult:
+    """Both sweeps for every norm; `progress` is told one line before each part of the work."""
     config = LemmaConfig() if config is None else config
     config.validate()
     began = time.perf_counter()
-    width = {mdp: sweep_width(config, mdp) for mdp in MDPS}
-    shift = sweep_shift(config)
+    width = {mdp: sweep_width(config, mdp, progress) for mdp in MDPS}
+    shift = sweep_shift(config, progress)
     return LemmaResult(config, width, shift, time.perf_counter() - began)

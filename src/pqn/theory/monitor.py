@@ -14,7 +14,15 @@ from pqn.device import enable_compilation_cache
 from pqn.envs import registry
 from pqn.errors import ConfigError
 from pqn.program import Program, RunState, make_program
-from pqn.theory.stability import StabilityReport, Transitions, final_layer_mask, make_meter, stability
+from pqn.theory.stability import (
+    Regulariser,
+    Setting,
+    StabilityReport,
+    Transitions,
+    final_layer_mask,
+    make_meter,
+    stability,
+)
 from pqn.types import Array, PyTree
 
 
@@ -46,7 +54,21 @@ class Monitor:
     def measure(self, state: RunState, index: int = 0) -> StabilityReport:
         """The report of one seed, counted from 0; `state` is not changed."""
         one = jax.tree.map(lambda x: x[index], state)
-        return stability(self.q_values, one.learner.params, self._next_batch(one), final=self.final, meter=self._meter)
+        return stability(
+            self.q_values,
+            one.learner.params,
+            self._next_batch(one),
+            final=self.final,
+            meter=self._meter,
+            setting=self.setting(one),
+        )
+
+    def setting(self, state: RunState) -> Setting:
+        """What this run's network and learner already have against instability."""
+        network, learner = self.program.config.network, self.program.config.learner
+        hidden = len(network.hidden) > 0 or network.torso != "mlp"  # without a hidden layer there is nothing to norm
+        epsilon = float(self.program.learner.epsilon(state.learner, self.program.hyper))
+        return Setting(network.norm if hidden else "none", Regulariser(learner.l2_final, learner.l2_inner), epsilon)
 
     def q_values(self, params: PyTree, given: tuple[PyTree, PyTree, PyTree]) -> Array:
         """Q [T + 1, B, A] from (batch statistics, carry, inputs), recurrent or not."""

@@ -4,10 +4,32 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
+from pqn.errors import RunError, reason
 from pqn.runs import describe_device, describe_environment
+
+
+def check_writable(directory: str) -> Path:
+    """Creates `directory` and tries to write into it: results of minutes of work must find room at the end of it.
+
+    Raises:
+      RunError: nothing can be written there.
+    """
+    if not directory:
+        raise RunError("--out is empty: name a directory for the results, for example results/theory")
+    try:
+        path = Path(directory)
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path) as file:
+            file.write(b"room")
+            file.flush()
+    except (OSError, ValueError) as error:
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise RunError(f"results cannot be written to {directory}: {why}; choose another --out") from error
+    return path
 
 
 def provenance(command: str, seconds: float) -> dict[str, Any]:

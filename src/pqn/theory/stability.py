@@ -17,7 +17,7 @@ jvp and one vjp through both forward passes, and one Hessian-vector product.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -57,6 +57,17 @@ class Regulariser(NamedTuple):
 
     final: float
     inner: float
+
+
+class Setting(NamedTuple):
+    """What the learner already has, so that advice does not name it again; None where nobody said."""
+
+    norm: str | None = None
+    """Normalisation of the hidden layers: "layer", "batch", "batch_renorm" or "none" (also: no hidden layer)."""
+    l2: Regulariser = Regulariser(0.0, 0.0)
+    """Its ℓ2 coefficients."""
+    epsilon: float | None = None
+    """ε of the policy that collected the data."""
 
 
 def theory_regulariser(eta: float, gamma: float, lipschitz: float = 1.0) -> Regulariser:
@@ -306,10 +317,13 @@ class StabilityReport:
     """Worst direction inside the final layer alone."""
     inner: Direction | None = None
     """Worst direction inside all other parameters alone."""
+    setting: Setting = field(default_factory=Setting)
+    """What the learner has already; only the words depend on it."""
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready dictionary."""
-        return asdict(self) | {"regulariser": self.regulariser._asdict()}
+        setting = self.setting._asdict() | {"l2": self.setting.l2._asdict()}
+        return asdict(self) | {"regulariser": self.regulariser._asdict(), "setting": setting}
 
     def row(self) -> dict[str, float]:
         """The few numbers worth a curve: the criterion, its split, and the scale to judge them by."""
@@ -335,6 +349,7 @@ def stability(
     iterations: int = 40,
     key: Array | None = None,
     meter: Callable[..., dict[str, Any]] | None = None,
+    setting: Setting | None = None,
 ) -> StabilityReport:
     """Measures the TD stability criterion of q_fn(params, ·) on one batch, or on the average of several.
 
@@ -346,6 +361,7 @@ def stability(
       regulariser: ℓ2 coefficients to judge; by default those of the theory for `eta`, `lipschitz` and the batch's γ.
       iterations: Lanczos iterations; the reported residuals say whether they sufficed.
       meter: a meter made earlier with `make_meter`, to skip compilation.
+      setting: what the learner already has, for `explain`.
 
     Raises:
       ConfigError: no parameters, no transitions, unequal batches, eta ≤ 1, or a final layer that names nothing.
@@ -365,7 +381,7 @@ def stability(
     key = jax.random.key(0) if key is None else key
     raw = jax.device_get(meter(params, _stack(batches), jnp.asarray(regulariser), key))
     sizes = (sum(np.size(leaf) for leaf in jax.tree.leaves(params)), sum(np.size(each.action) for each in batches))
-    return _to_report(raw, sizes, gamma, regulariser)
+    return replace(_to_report(raw, sizes, gamma, regulariser), setting=Setting() if setting is None else setting)
 
 
 def _as_mask(params: Params, final: Any) -> Params | None:
