@@ -210,7 +210,7 @@ def test_a_second_process_is_refused(tmp_path):
 
 
 class Explosive:
-    """Pays a finite reward until step 20 of an episode, then NaN."""
+    """Pays 1 until step 20 of an episode, then a number so large that its square, the loss, is infinite."""
 
     spec = EnvSpec("explosive", (1,), np.dtype("float32"), 2)
 
@@ -218,11 +218,11 @@ class Explosive:
         return jnp.int32(0), jnp.zeros(1)
 
     def step(self, key, state, action):
-        reward = jnp.where(state >= 20, jnp.nan, 1.0)
+        reward = jnp.where(state >= 20, 1e30, 1.0)
         return Outcome(state + 1, jnp.zeros(1), reward, jnp.zeros((), bool))
 
 
-def test_nan_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path):
+def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path):
     out = tmp_path / "run"
     with pytest.raises(Diverged, match="seed 0 became NaN or infinite at update 3; the last good checkpoint is"):
         pqn.train(tiny({"save.checkpoints": 10}), env=Explosive(), out=out, progress=QUIET)

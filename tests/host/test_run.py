@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -15,9 +16,10 @@ from test_collect import host_program
 
 import pqn
 from pqn import checkpoint
-from pqn.envs.probe import Counter, Memory
+from pqn.envs.probe import Counter, Masked, Memory
 from pqn.errors import ConfigError, Diverged, EnvError, EnvFailed
 from pqn.host.greedy import Player
+from pqn.host.pool import Pool
 from pqn.metrics import read_metrics
 from pqn.progress import Progress
 
@@ -209,18 +211,77 @@ def test_options_for_the_other_kind_are_refused(tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_nan_stops_the_run_and_names_the_update(tmp_path):
-    class Sick(HostFromJax):
-        steps = 0
+class Sick(HostFromJax):
+    """Goes wrong after 20 steps of its own, which is in its third rollout: `wrong` alters a time step."""
 
-        def recv(self):
-            self.steps += 1
-            step = super().recv()
-            return step._replace(reward=np.full_like(step.reward, np.nan)) if self.steps > 20 else step
+    steps, wrong = 0, None
 
+    def recv(self):
+        self.steps += 1
+        step = super().recv()
+        return self.wrong(step) if self.wrong and self.steps > 20 else step
+
+
+def test_divergence_stops_the_run_and_names_the_update(tmp_path):
+    """A reward so large that its square, the loss, is infinite."""
+    wrong = staticmethod(lambda step: step._replace(reward=np.full_like(step.reward, 1e30)))
+    env = make(type("Huge", (Sick,), {"wrong": wrong}))
     with pytest.raises(Diverged, match="at update 3; the last good checkpoint is"):
-        pqn.train(tiny({"save.checkpoints": 10}), env=make(Sick), out=tmp_path / "run", progress=QUIET)
+        pqn.train(tiny({"save.checkpoints": 10}), env=env, out=tmp_path / "run", progress=QUIET)
     assert int(final(tmp_path / "run")["learner"]["updates"][0]) == 2
+
+
+def last_infinite(x):
+    x = x.copy()
+    x[-1] = np.inf
+    return x
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda step: step._replace(reward=last_infinite(step.reward)), "seed 6: sick gave a NaN or infinite reward"),
+        (lambda step: step._replace(obs=last_infinite(step.obs)), "seed 6: sick gave a NaN or infinite observation"),
+        (
+            lambda step: step._replace(
+                final_obs=step.final_obs * np.nan, truncated=~step.terminated, first=np.ones_like(step.first)
+            ),
+            "seed 5: sick gave a NaN or infinite final observation",
+        ),
+    ],
+)
+def test_a_nan_of_a_simulator_is_its_own_fault_and_nothing_learned_is_lost(tmp_path, wrong, said):
+    """Two seeds; the last environments of a group belong to the second."""
+    env = Counter()
+    env.spec = dataclasses.replace(env.spec, name="sick")
+    kind = type("Wrong", (Sick,), {"wrong": staticmethod(wrong)})
+    config = tiny({"eval.count": 0}, seed=5, seeds=2)
+    with pytest.raises(EnvFailed, match=f"^{said}; update 2 is saved in .* continue from it with: pqn resume"):
+        pqn.train(config, env=make(kind, env), out=tmp_path / "run", progress=QUIET)
+    assert int(final(tmp_path / "run")["learner"]["updates"][0]) == 2
+
+
+def test_a_simulator_that_truncates_unannounced_is_named(tmp_path):
+    env = Masked()  # whose episodes only terminate
+    assert not env.spec.truncates
+    cut = staticmethod(lambda step: step._replace(truncated=np.ones_like(step.truncated)))
+    kind = type("Cutting", (Sick,), {"wrong": cut})
+    with pytest.raises(EnvFailed, match=r"truncated an episode although spec\.truncates is False; update 2 is saved"):
+        pqn.train(tiny({"eval.count": 0}), env=make(kind, env), out=tmp_path / "run", progress=QUIET)
+
+
+def test_a_simulator_that_cannot_be_closed_is_a_sentence_and_the_others_are_closed():
+    closed = []
+
+    class Clinging(HostFromJax):
+        def close(self):
+            closed.append(self)
+            raise OSError("still in use\nby someone")
+
+    pool = Pool(lambda n: Clinging(Counter(), n), 1, 4, 0, groups=2)
+    with pytest.raises(EnvFailed, match=r"could not be closed: it raised OSError: still in use$"):
+        pool.close()
+    assert len(closed) == 2
 
 
 # ---- evaluation ----
