@@ -23,6 +23,7 @@ Width = Annotated[int, Within(1, 2**16)]  # of a layer
 Times = Annotated[int, Within(0, 10**6)]  # how often something happens in a run
 Steps = Annotated[int, Within(1, MOST)]
 StepsOrDefault = Annotated[int, Within(0, MOST)]
+Seed = Annotated[int, Within(0, MOST)]
 Share = Annotated[float, Within(0.0, 1.0)]
 Positive = Annotated[float, Within(above=0.0)]
 NotNegative = Annotated[float, Within(0.0)]
@@ -186,7 +187,7 @@ class Config(Options):
     """Name of the preset this configuration started from."""
     total_steps: Annotated[int, Within(1, 10**15)] = 500_000
     """Environment steps per seed."""
-    seed: Annotated[int, Within(0, MOST)] = 0
+    seed: Seed = 0
     """First seed; the others are seed+1, seed+2, …"""
     seeds: Annotated[int, Within(1, 2**16)] = 1
     """How many seeds to train at once, as one compiled program."""

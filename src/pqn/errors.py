@@ -6,9 +6,11 @@ and exits with status 2; a library user catches `PqnError`.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 
@@ -48,6 +50,10 @@ class DamagedCheckpoint(CheckpointError):
     """A checkpoint whose files are torn, altered or missing; an older one may do."""
 
 
+class DeviceError(PqnError):
+    """A device that JAX cannot use, or that has too little memory."""
+
+
 class Diverged(PqnError):
     """Training produced NaN or infinity."""
 
@@ -64,8 +70,52 @@ def reason(error: OSError) -> str:
         errno.EACCES: "permission denied",
         errno.EPERM: "permission denied",
         errno.EROFS: "the file system is read-only",
+        errno.ENAMETOOLONG: "the name is too long",
+        errno.ENOMEM: "there is not enough memory",
     }
     return words.get(error.errno or 0) or (error.strerror or str(error)).lower()
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Turns what JAX and numpy say of a device, or of its memory, into one sentence. Also a decorator.
+
+    Raises:
+      DeviceError: instead of an error of JAX or numpy that the user can do something about.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError, ValueError, OSError) as error:
+        sentence = None if isinstance(error, PqnError) else _of_device(error)
+        if sentence is None:
+            raise
+        raise DeviceError(sentence) from error
+
+
+def out_of_memory(detail: str = "") -> str:
+    """The sentence for a run that is too large, with what to do about it."""
+    return (
+        f"there is not enough memory for this run{detail}; lower env.num_envs, learner.rollout_steps, network.hidden, "
+        "seeds or eval.num_envs (of `pqn eval`: --episodes)"
+    )
+
+
+def _of_device(error: Exception) -> str | None:
+    """What a device's error means; None for an error of another kind."""
+    text = " ".join(str(error).split())
+    foreign = type(error).__module__.partition(".")[0] in ("jaxlib", "jax")
+    full = ("RESOURCE_EXHAUSTED", "out of memory", "Out of memory", "OUT_OF_MEMORY", "Failed to allocate")
+    if isinstance(error, MemoryError) or (foreign and any(word in text for word in full)):
+        return out_of_memory()
+    if isinstance(error, OSError):
+        return out_of_memory() if error.errno == errno.ENOMEM else None
+    if "initialize backend" in text or "no supported devices found" in text:
+        asked = os.environ.get("JAX_PLATFORMS")
+        where = f"on JAX_PLATFORMS={asked!r}; unset it or set it to cpu" if asked else "on this machine's devices"
+        return f"JAX cannot start {where} ({text[:200]})"
+    if "for environment 'JAX" in text:  # a variable of JAX's own, such as JAX_ENABLE_X64=maybe
+        return f"JAX cannot start: {text[:200]}"
+    return None
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

@@ -168,6 +168,8 @@ class RunDir:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            error.add_note(f"run directory: {self.path}")  # for whoever reports an error that nobody expected
         self.unlock()
 
     def __repr__(self) -> str:
