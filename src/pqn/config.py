@@ -354,6 +354,8 @@ def _check_counters(config: Config) -> None:
 
 def _check_batch(config: Config) -> None:
     learner, num_envs = config.learner, config.env.num_envs
+    if "num_envs" in config.env.kwargs:
+        raise ConfigError("env.kwargs has num_envs; how many environments there are is env.num_envs")
     length = config.segment_length
     if learner.rollout_steps % length:
         raise ConfigError(

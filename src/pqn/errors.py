@@ -26,6 +26,10 @@ class EnvError(PqnError, ValueError):
     """An environment that does not exist, is not installed or breaks the contract."""
 
 
+class ObservationError(PqnError, ValueError):
+    """Something given to an agent that it cannot act on."""
+
+
 class EnvFailed(PqnError):
     """An environment outside of JAX that raised, or whose worker died, in the middle of a run.
 
