@@ -131,9 +131,7 @@ def _shaped(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Array:
             raise ValueError
         return jnp.asarray(array.reshape(shape) if array.size == math.prod(shape) else np.broadcast_to(array, shape))
     except (TypeError, ValueError, OverflowError):
-        raise ObservationError(
-            f"{name} is {brief(value)}; it must be finite, of the shape {shape} or one value"
-        ) from None
+        raise ObservationError(f"{name} is {brief(value)}; it must be finite and of the shape {shape}") from None
 
 
 def load(run: str | os.PathLike[str], seed: int | None = None) -> Agent:

@@ -8,9 +8,8 @@ by `Config.validate`.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pqn.errors import ConfigError, suggest
@@ -269,17 +268,6 @@ class Config(Options):
         """
         return _build(Config, data, "")
 
-    @staticmethod
-    def from_json(text: str | bytes) -> Config:
-        """`from_dict` of a JSON text, such as a config.json; a name that it has twice raises `ConfigError`, too."""
-        try:
-            data = json.loads(text, object_pairs_hook=_unique)
-        except ConfigError:
-            raise
-        except (ValueError, RecursionError):
-            raise ConfigError("the configuration is not valid JSON") from None
-        return Config.from_dict(data)
-
 
 def _set(config: Any, name: str, path: list[str], value: Any) -> Any:
     """A copy of `config` with the option at `path` changed; `name` is its full name, for errors."""
@@ -324,16 +312,6 @@ def _build(cls: type, data: Any, prefix: str) -> Any:
     return cls(**values)
 
 
-def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object as a dict; Python's own reader keeps the last of two equal names without a word."""
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ConfigError(f"the configuration has {brief(name)} twice")
-        found[name] = value
-    return found
-
-
 def _check_counters(config: Config) -> None:
     """Nothing that the compiled program counts may exceed its 32 bits."""
     learner = config.learner
@@ -343,6 +321,11 @@ def _check_counters(config: Config) -> None:
         raise ConfigError(
             f"one rollout would have {config.steps_per_update} steps (learner.rollout_steps {learner.rollout_steps} × "
             f"env.num_envs {config.env.num_envs}); it must have at most {MOST}"
+        )
+    if learner.epochs * learner.minibatches > MOST:
+        raise ConfigError(
+            f"learner.epochs {learner.epochs} × learner.minibatches {learner.minibatches} gradient steps in each update "
+            f"are too many; there may be {MOST}"
         )
     if config.updates >= MOST:  # the largest count means "never"
         raise ConfigError(
