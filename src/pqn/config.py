@@ -324,8 +324,8 @@ def _check_counters(config: Config) -> None:
         )
     if learner.epochs * learner.minibatches > MOST:
         raise ConfigError(
-            f"learner.epochs {learner.epochs} × learner.minibatches {learner.minibatches} gradient steps in each update "
-            f"are too many; there may be {MOST}"
+            f"learner.epochs {learner.epochs} × learner.minibatches {learner.minibatches} are too many gradient steps "
+            f"for one update; there may be {MOST}"
         )
     if config.updates >= MOST:  # the largest count means "never"
         raise ConfigError(

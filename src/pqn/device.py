@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from pqn.errors import DeviceError, out_of_memory
+from pqn.errors import DeviceError, no_device, out_of_memory
 from pqn.loops import written_out
 
 # Unrolling loops once spares a copy of their state per iteration: a fifth of a small environment's step.
@@ -69,12 +69,26 @@ def simulator_groups(concurrent: bool) -> int:
 
 
 def enable_compilation_cache() -> None:
-    """Keeps compiled programs on disk between processes, unless the user has already said where (or that not)."""
+    """Keeps compiled programs on disk between processes, unless the user has already said where (or that not).
+
+    Raises:
+      DeviceError: JAX has no device to compile for.
+    """
+    _require_device()
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ and getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(base / "pqn" / "xla"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+def _require_device() -> None:
+    """Starts JAX here, where every command passes: what it raises without a device names neither cause nor remedy."""
+    try:
+        jax.devices()
+    except Exception as error:
+        why = " ".join(str(error).split())[:200] or "it has no device of that kind"
+        raise DeviceError(no_device(why)) from error
 
 
 def require_memory(programs: Iterable[Any]) -> None:

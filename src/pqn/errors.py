@@ -14,6 +14,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 
+RUN_DIRECTORY = "run directory:"  # starts the note on an error that says which run it has ended
+
+
 class PqnError(Exception):
     """Base of every error that is addressed to the user."""
 
@@ -104,6 +107,13 @@ def out_of_memory(detail: str = "") -> str:
     )
 
 
+def no_device(why: str) -> str:
+    """The sentence for a JAX that does not start."""
+    asked = os.environ.get("JAX_PLATFORMS")
+    remedy = f"; JAX_PLATFORMS is {asked!r}: unset it, or set it to cpu" if asked else ""
+    return f"JAX cannot start: {why}{remedy}"
+
+
 def _of_device(error: Exception) -> str | None:
     """What a device's error means; None for an error of another kind."""
     text = " ".join(str(error).split())
@@ -113,12 +123,8 @@ def _of_device(error: Exception) -> str | None:
         return out_of_memory()
     if isinstance(error, OSError):
         return out_of_memory() if error.errno == errno.ENOMEM else None
-    if "initialize backend" in text or "no supported devices found" in text:
-        asked = os.environ.get("JAX_PLATFORMS")
-        where = f"on JAX_PLATFORMS={asked!r}; unset it or set it to cpu" if asked else "on this machine's devices"
-        return f"JAX cannot start {where} ({text[:200]})"
-    if "for environment 'JAX" in text:  # a variable of JAX's own, such as JAX_ENABLE_X64=maybe
-        return f"JAX cannot start: {text[:200]}"
+    if "initialize backend" in text or "for environment 'JAX" in text:  # or a variable such as JAX_ENABLE_X64=maybe
+        return no_device(text[:200])
     return None
 
 

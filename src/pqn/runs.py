@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pqn import files
-from pqn.errors import RunError, reason
+from pqn.errors import RUN_DIRECTORY, RunError, reason
 from pqn.metrics import to_json
 
 CONFIG = "config.json"
@@ -169,7 +169,7 @@ class RunDir:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            error.add_note(f"run directory: {self.path}")  # for whoever reports an error that nobody expected
+            error.add_note(f"{RUN_DIRECTORY} {self.path}")  # for whoever reports an error that nobody expected
         self.unlock()
 
     def __repr__(self) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from pqn import __version__
 from pqn.cli.options import Helped
-from pqn.errors import Diverged, Interrupted, PqnError, explained, reason, suggest
+from pqn.errors import RUN_DIRECTORY, Diverged, Interrupted, PqnError, explained, reason, suggest
 from pqn.terminal import SafeStream, open_missing, safe
 
 COMMANDS = {
@@ -89,7 +89,7 @@ def _fail(sentence: str, status: int = 2) -> int:
 
 def _run_directory(error: BaseException) -> str:
     """Where the run is that an error has ended, if it has ended one."""
-    return "".join(f" ({note})" for note in getattr(error, "__notes__", []))
+    return "".join(f" ({note})" for note in getattr(error, "__notes__", []) if note.startswith(RUN_DIRECTORY))
 
 
 def _settle(status: int, output: SafeStream, errors: SafeStream) -> int:
