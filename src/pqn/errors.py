@@ -13,7 +13,6 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-
 RUN_DIRECTORY = "run directory:"  # starts the note on an error that says which run it has ended
 
 
