@@ -61,17 +61,20 @@ MISTAKES = [
         "there is no option --learner.lamm; did you mean '--learner.lam'?",
     ),
     (["train", "cartpole", "--learner.minibatches", "7"], "learner.minibatches 7 does not divide the batch"),
-    (["train", "cartpole", "--learner.lam", "1.5"], "learner.lam is 1.5; it must be between 0 and 1"),
-    (["train", "cartpole", "--learner.gamma", "2"], "learner.gamma is 2.0; it must be between 0 and 1"),
-    (["train", "cartpole", "--learner.gamma", "abc"], "'abc' is not a number"),
+    (["train", "cartpole", "--learner.lam", "1.5"], "learner.lam is 1.5; it must be a number from 0 to 1"),
+    (["train", "cartpole", "--learner.gamma", "2"], "learner.gamma is 2.0; it must be a number from 0 to 1"),
+    (["train", "cartpole", "--learner.gamma", "abc"], "'abc' is not a finite number"),
     (["train", "cartpole", "--env.num-envs", "0"], "env.num_envs is 0"),
     (["train", "cartpole", "--env.num-envs", "1.5"], "'1.5' is not a whole number"),
-    (["train", "cartpole", "--network.norm", "group"], "invalid choice: 'group'"),
+    (
+        ["train", "cartpole", "--network.norm", "group"],
+        "network.norm is 'group'; it must be one of layer, batch, batch_renorm, none",
+    ),
     (["train", "cartpole", "--env", "CartPole-v7"], "CartPole-v1"),
     (["train", "cartpole", "--env.kwargs", "gravity"], "'gravity' is not of the form key=value"),
     (["train"], "name a preset or an environment"),
     (["train", "--env", "nowhere:make"], "nowhere"),
-    (["sweep", "--over", "learner.lam=0"], "name a preset first"),
+    (["sweep", "--over", "learner.lam=0"], "name a preset"),
     (
         ["sweep", "cartpole", "--over", "learner.lam", "--out", "x"],
         "'learner.lam' is not of the form option=value,value",
@@ -81,7 +84,7 @@ MISTAKES = [
     (["resume", "/nonexistent"], "/nonexistent is not a run directory: it does not exist"),
     (["eval", "."], ". is not a run directory: it has no config.json"),
     (["plot", "/nonexistent"], "is not a run directory"),
-    (["eval", ".", "--episodes", "0"], "--episodes is 0"),
+    (["eval", ".", "--episodes", "0"], "argument --episodes: '0' is not a whole number from 1 to 1048576"),
 ]
 
 

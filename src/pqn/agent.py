@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from pqn import checkpoint, runs
-from pqn.config import Config
-from pqn.errors import CheckpointError, RunError
+from pqn.config import Config, Seed, Share
+from pqn.errors import CheckpointError, ObservationError, RunError
 from pqn.exploration import epsilon_greedy
+from pqn.fields import brief, checked
 from pqn.learner import Learner, LearnerState
 from pqn.types import Array, EnvSpec, PyTree
 
@@ -65,35 +67,38 @@ class Agent:
           epsilon: chance of a random legal action instead.
           seed: of those random actions; by default a fresh draw each call.
         """
+        epsilon = checked("epsilon", Share, epsilon)
         obs, single = self._batched(obs)
+        mask = None if avail is None else _shaped("avail", avail, bool, (*obs.shape[:2], self.spec.num_actions))
+        if mask is not None and not np.asarray(mask).any(axis=-1).all():
+            raise ObservationError("avail leaves no legal action; each observation must have one at least")
         q = self._step(obs, first, reward)
-        mask = None if avail is None else jnp.asarray(avail, bool).reshape(q.shape)
         self._calls += 1
-        key = jax.random.key(self._calls if seed is None else seed)
+        key = jax.random.key(self._calls if seed is None else checked("seed", Seed, seed))
         self._last_action = epsilon_greedy(jax.random.uniform(key, q.shape[:2]), q, mask, epsilon)
         action = np.asarray(self._unbatch(self._last_action, single))
         return int(action) if action.ndim == 0 else action
 
     def _batched(self, obs: Any) -> tuple[Array, bool]:
         """obs as [B, M, *obs_shape], and whether it came without a batch axis."""
-        obs = jnp.asarray(obs, self.spec.obs_dtype)
         agents = (self.spec.num_agents,) if self.spec.num_agents > 1 else ()
         one = (*agents, *self.spec.obs_shape)
-        if obs.shape != one and obs.shape[1:] != one:
-            raise ValueError(
+        obs = _finite(self.spec, obs)
+        if (obs.shape != one and obs.shape[1:] != one) or not obs.size:
+            raise ObservationError(
                 f"an observation of {self.spec.name} has shape {one}, or [B, ...] in a batch, not {obs.shape}"
             )
         single = obs.shape == one
-        return obs.reshape(-1, self.spec.num_agents, *self.spec.obs_shape), single
+        return jnp.asarray(obs, self.spec.obs_dtype).reshape(-1, self.spec.num_agents, *self.spec.obs_shape), single
 
     def _step(self, obs: Array, first: Any, reward: Any) -> Array:
         batch, agents = obs.shape[:2]
+        last_reward = _shaped("reward", reward, np.float32, (batch,))
         fresh = self._batch != batch
         if fresh:
             self._carry, self._batch = self._learner.network.initial_carry(batch, agents), batch
             self._last_action = jnp.zeros((batch, agents), jnp.int32)
-        start = jnp.full((batch, 1), fresh) if first is None else jnp.asarray(first, bool).reshape(batch, 1)
-        last_reward = jnp.broadcast_to(jnp.asarray(reward, jnp.float32), (batch,))
+        start = jnp.full((batch, 1), fresh) if first is None else _shaped("first", first, bool, (batch, 1))
         inputs = self._learner.inputs(obs, jnp.broadcast_to(start, (batch, agents)), self._last_action, last_reward)
         self._carry, q = self._q(self._state, self._carry, inputs)
         return q
@@ -101,6 +106,32 @@ class Agent:
     def _unbatch(self, x: Array, single: bool) -> Array:
         x = x if self.spec.num_agents > 1 else x[:, 0]
         return x[0] if single else x
+
+
+def _finite(spec: EnvSpec, obs: Any) -> Any:
+    """obs as an array of finite numbers that the environment's own type can hold."""
+    wanted = np.dtype(spec.obs_dtype)
+    try:
+        obs = obs if isinstance(obs, jax.Array) else np.asarray(obs)
+        fits = np.can_cast(obs.dtype, wanted, "same_kind") or np.array_equal(obs, np.asarray(obs).astype(wanted))
+        finite = fits and (not np.issubdtype(obs.dtype, np.inexact) or bool(np.isfinite(obs).all()))
+    except (TypeError, ValueError, OverflowError):  # lists of different lengths, objects
+        fits = finite = False
+    if not finite:
+        rule = "is finite, without NaN or infinity" if fits else f"is of type {wanted}; what was given is not"
+        raise ObservationError(f"an observation of {spec.name} {rule}")
+    return obs
+
+
+def _shaped(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Array:
+    """One entry for each observation, or one for all of them."""
+    try:
+        array = np.asarray(value).astype(dtype)
+        if not np.isfinite(array).all():
+            raise ValueError
+        return jnp.asarray(array.reshape(shape) if array.size == math.prod(shape) else np.broadcast_to(array, shape))
+    except (TypeError, ValueError, OverflowError):
+        raise ObservationError(f"{name} is {brief(value)}; it must be finite and of the shape {shape}") from None
 
 
 def load(run: str | os.PathLike[str], seed: int | None = None) -> Agent:

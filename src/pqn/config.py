@@ -8,9 +8,8 @@ by `Config.validate`.
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pqn.errors import ConfigError, suggest
@@ -23,6 +22,7 @@ Width = Annotated[int, Within(1, 2**16)]  # of a layer
 Times = Annotated[int, Within(0, 10**6)]  # how often something happens in a run
 Steps = Annotated[int, Within(1, MOST)]
 StepsOrDefault = Annotated[int, Within(0, MOST)]
+Seed = Annotated[int, Within(0, MOST)]
 Share = Annotated[float, Within(0.0, 1.0)]
 Positive = Annotated[float, Within(above=0.0)]
 NotNegative = Annotated[float, Within(0.0)]
@@ -186,7 +186,7 @@ class Config(Options):
     """Name of the preset this configuration started from."""
     total_steps: Annotated[int, Within(1, 10**15)] = 500_000
     """Environment steps per seed."""
-    seed: Annotated[int, Within(0, MOST)] = 0
+    seed: Seed = 0
     """First seed; the others are seed+1, seed+2, …"""
     seeds: Annotated[int, Within(1, 2**16)] = 1
     """How many seeds to train at once, as one compiled program."""
@@ -268,17 +268,6 @@ class Config(Options):
         """
         return _build(Config, data, "")
 
-    @staticmethod
-    def from_json(text: str | bytes) -> Config:
-        """`from_dict` of a JSON text, such as a config.json; a name that it has twice raises `ConfigError`, too."""
-        try:
-            data = json.loads(text, object_pairs_hook=_unique)
-        except ConfigError:
-            raise
-        except (ValueError, RecursionError):
-            raise ConfigError("the configuration is not valid JSON") from None
-        return Config.from_dict(data)
-
 
 def _set(config: Any, name: str, path: list[str], value: Any) -> Any:
     """A copy of `config` with the option at `path` changed; `name` is its full name, for errors."""
@@ -323,16 +312,6 @@ def _build(cls: type, data: Any, prefix: str) -> Any:
     return cls(**values)
 
 
-def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object as a dict; Python's own reader keeps the last of two equal names without a word."""
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ConfigError(f"the configuration has {brief(name)} twice")
-        found[name] = value
-    return found
-
-
 def _check_counters(config: Config) -> None:
     """Nothing that the compiled program counts may exceed its 32 bits."""
     learner = config.learner
@@ -342,6 +321,11 @@ def _check_counters(config: Config) -> None:
         raise ConfigError(
             f"one rollout would have {config.steps_per_update} steps (learner.rollout_steps {learner.rollout_steps} × "
             f"env.num_envs {config.env.num_envs}); it must have at most {MOST}"
+        )
+    if learner.epochs * learner.minibatches > MOST:
+        raise ConfigError(
+            f"learner.epochs {learner.epochs} × learner.minibatches {learner.minibatches} are too many gradient steps "
+            f"for one update; there may be {MOST}"
         )
     if config.updates >= MOST:  # the largest count means "never"
         raise ConfigError(
@@ -353,6 +337,8 @@ def _check_counters(config: Config) -> None:
 
 def _check_batch(config: Config) -> None:
     learner, num_envs = config.learner, config.env.num_envs
+    if "num_envs" in config.env.kwargs:
+        raise ConfigError("env.kwargs has num_envs; how many environments there are is env.num_envs")
     length = config.segment_length
     if learner.rollout_steps % length:
         raise ConfigError(

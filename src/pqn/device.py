@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from pqn.errors import DeviceError, no_device, out_of_memory
 from pqn.loops import written_out
 
 # Unrolling loops once spares a copy of their state per iteration: a fifth of a small environment's step.
@@ -66,12 +69,60 @@ def simulator_groups(concurrent: bool) -> int:
 
 
 def enable_compilation_cache() -> None:
-    """Keeps compiled programs on disk between processes, unless the user has already said where (or that not)."""
+    """Keeps compiled programs on disk between processes, unless the user has already said where (or that not).
+
+    Raises:
+      DeviceError: JAX has no device to compile for.
+    """
+    _require_device()
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ and getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(base / "pqn" / "xla"))
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+def _require_device() -> None:
+    """Starts JAX here, where every command passes: what it raises without a device names neither cause nor remedy."""
+    try:
+        jax.devices()
+    except Exception as error:
+        why = " ".join(str(error).split())[:200] or "it has no device of that kind"
+        raise DeviceError(no_device(why)) from error
+
+
+def require_memory(programs: Iterable[Any]) -> None:
+    """Raises `DeviceError` if a compiled program needs more memory than this machine has.
+
+    An accelerator refuses by itself. A CPU's system promises memory that it does not have, and kills the process that
+    uses it: nothing would be said at all.
+    """
+    if jax.default_backend() != "cpu":
+        return
+    needed = max((_bytes(program.memory_analysis()) for program in programs), default=0)
+    has = _machine_memory()
+    if needed > has:
+        raise DeviceError(out_of_memory(f": it needs {needed / 2**30:.1f} GB, and this machine has {has / 2**30:.1f}"))
+
+
+def _bytes(plan: Any) -> int:
+    """What a program holds at once; 0 where XLA does not say."""
+    if plan is None:
+        return 0
+    kept = plan.argument_size_in_bytes + plan.output_size_in_bytes - plan.alias_size_in_bytes
+    return kept + plan.temp_size_in_bytes
+
+
+def _machine_memory() -> float:
+    """Bytes of memory and swap, or what a container may use of them; infinity where nobody knows."""
+    limits = [math.inf]
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())
+        limits.append(sum(int(lines[name].split()[0]) * 1024 for name in ("MemTotal", "SwapTotal") if name in lines))
+    for file in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):  # "max" means no limit
+            limits.append(int(Path(file).read_text()))
+    return min(limits)
 
 
 def start_fetching(array: jax.Array) -> None:

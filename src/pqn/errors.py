@@ -6,10 +6,14 @@ and exits with status 2; a library user catches `PqnError`.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import errno
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+RUN_DIRECTORY = "run directory:"  # starts the note on an error that says which run it has ended
 
 
 class PqnError(Exception):
@@ -22,6 +26,10 @@ class ConfigError(PqnError, ValueError):
 
 class EnvError(PqnError, ValueError):
     """An environment that does not exist, is not installed or breaks the contract."""
+
+
+class ObservationError(PqnError, ValueError):
+    """Something given to an agent that it cannot act on."""
 
 
 class EnvFailed(PqnError):
@@ -48,6 +56,10 @@ class DamagedCheckpoint(CheckpointError):
     """A checkpoint whose files are torn, altered or missing; an older one may do."""
 
 
+class DeviceError(PqnError):
+    """A device that JAX cannot use, or that has too little memory."""
+
+
 class Diverged(PqnError):
     """Training produced NaN or infinity."""
 
@@ -64,8 +76,55 @@ def reason(error: OSError) -> str:
         errno.EACCES: "permission denied",
         errno.EPERM: "permission denied",
         errno.EROFS: "the file system is read-only",
+        errno.ENAMETOOLONG: "the name is too long",
+        errno.ENOMEM: "there is not enough memory",
     }
     return words.get(error.errno or 0) or (error.strerror or str(error)).lower()
+
+
+@contextlib.contextmanager
+def explained() -> Iterator[None]:
+    """Turns what JAX and numpy say of a device, or of its memory, into one sentence. Also a decorator.
+
+    Raises:
+      DeviceError: instead of an error of JAX or numpy that the user can do something about.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError, ValueError, OSError) as error:
+        sentence = None if isinstance(error, PqnError) else _of_device(error)
+        if sentence is None:
+            raise
+        raise DeviceError(sentence) from error
+
+
+def out_of_memory(detail: str = "") -> str:
+    """The sentence for a run that is too large, with what to do about it."""
+    return (
+        f"there is not enough memory for this run{detail}; lower env.num_envs, learner.rollout_steps, network.hidden, "
+        "seeds or eval.num_envs (of `pqn eval`: --episodes)"
+    )
+
+
+def no_device(why: str) -> str:
+    """The sentence for a JAX that does not start."""
+    asked = os.environ.get("JAX_PLATFORMS")
+    remedy = f"; JAX_PLATFORMS is {asked!r}: unset it, or set it to cpu" if asked else ""
+    return f"JAX cannot start: {why}{remedy}"
+
+
+def _of_device(error: Exception) -> str | None:
+    """What a device's error means; None for an error of another kind."""
+    text = " ".join(str(error).split())
+    foreign = type(error).__module__.partition(".")[0] in ("jaxlib", "jax")
+    full = ("RESOURCE_EXHAUSTED", "out of memory", "Out of memory", "OUT_OF_MEMORY", "Failed to allocate")
+    if isinstance(error, MemoryError) or (foreign and any(word in text for word in full)):
+        return out_of_memory()
+    if isinstance(error, OSError):
+        return out_of_memory() if error.errno == errno.ENOMEM else None
+    if "initialize backend" in text or "for environment 'JAX" in text:  # or a variable such as JAX_ENABLE_X64=maybe
+        return no_device(text[:200])
+    return None
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

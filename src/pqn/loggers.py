@@ -1,13 +1,16 @@
 """Metrics for tools that people already watch: TensorBoard and Weights & Biases, beside metrics.jsonl, never instead.
 
-A logger is given every row that goes into metrics.jsonl; it logs the mean over seeds under the row's kind.
+A logger is given every row that goes into metrics.jsonl; it logs the mean over seeds under the row's kind. One that
+fails (a full disk, a server that is gone) is left out from then on: a run never ends for its sake.
 """
 
 from __future__ import annotations
 
 import importlib
 import math
-from collections.abc import Mapping
+import sys
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -15,6 +18,7 @@ import numpy as np
 
 from pqn.errors import ConfigError
 from pqn.report.statistics import mean
+from pqn.terminal import safe
 
 
 class Logger(Protocol):
@@ -24,19 +28,30 @@ class Logger(Protocol):
 
 
 class TensorBoard:
-    """Event files in the run directory: `tensorboard --logdir runs`."""
+    """Event files in the run directory: `tensorboard --logdir runs`.
+
+    Written without tensorboardX's `SummaryWriter`, whose thread dies of a full disk and leaves the next call waiting.
+    """
 
     def __init__(self, run: Path, config: Mapping[str, Any]):
-        module = _require("tensorboardX", "tensorboard")
-        self.writer = module.SummaryWriter(str(run / "tensorboard"))
-        self.writer.add_text("config", str(dict(config)))
+        package = _require("tensorboardX", "tensorboard")
+        events = importlib.import_module(f"{package.__name__}.event_file_writer")
+        self.summary = importlib.import_module(f"{package.__name__}.summary")
+        self.event = importlib.import_module(f"{package.__name__}.proto.event_pb2").Event
+        (run / "tensorboard").mkdir(exist_ok=True)
+        self.writer = events.EventsWriter(str(run / "tensorboard" / "events"))
+        self._add(self.summary.text("config", str(dict(config))), 0)
 
     def write(self, step: int, scalars: Mapping[str, float]) -> None:
         for name, value in scalars.items():
-            self.writer.add_scalar(name, value, step)
+            self._add(self.summary.scalar(name, value), step)
+        self.writer.flush()
 
     def close(self) -> None:
         self.writer.close()
+
+    def _add(self, summary: Any, step: int) -> None:
+        self.writer.write_event(self.event(wall_time=time.time(), step=step, summary=summary))
 
 
 class Wandb:
@@ -58,8 +73,43 @@ class Wandb:
 LOGGERS = {"tensorboard": TensorBoard, "wandb": Wandb}
 
 
-def open_loggers(names: tuple[str, ...], run: Path, config: Mapping[str, Any]) -> list[Logger]:
-    return [LOGGERS[name](run, config) for name in names]
+class Guarded:
+    """A logger that warns once when it fails, and is silent from then on.
+
+    Args:
+      name: what the warning calls it.
+      make: makes the logger; it may fail, too.
+      warn: is told why, in one sentence.
+    """
+
+    def __init__(self, name: str, make: Callable[[], Logger], warn: Callable[[str], None]):
+        self.name, self.warn = name, warn
+        self.logger: Logger | None = None
+        self._attempt(lambda: setattr(self, "logger", make()))
+
+    def write(self, step: int, scalars: Mapping[str, float]) -> None:
+        if self.logger is not None:
+            self._attempt(lambda logger=self.logger: logger.write(step, scalars))
+
+    def close(self) -> None:
+        if self.logger is not None:
+            self._attempt(self.logger.close)
+
+    def _attempt(self, action: Callable[[], None]) -> None:
+        try:
+            action()
+        except (Exception, SystemExit) as error:  # it is foreign code, and anything may come out of it
+            self.logger = None
+            why = " ".join(str(error).split())[:200] or type(error).__name__
+            self.warn(f"{self.name} gets no more metrics: {why}; the run goes on, and metrics.jsonl has them all")
+
+
+def open_loggers(
+    names: tuple[str, ...], run: Path, config: Mapping[str, Any], warn: Callable[[str], None] | None = None
+) -> list[Logger]:
+    """The loggers of a run; `warn` is told of one that fails, by default on standard error."""
+    warn = warn or (lambda text: print(text, file=safe(sys.stderr), flush=True))
+    return [Guarded(name, lambda name=name: LOGGERS[name](run, config), warn) for name in names]
 
 
 def check_loggers(names: tuple[str, ...]) -> None:
@@ -86,5 +136,7 @@ def scalars(row: Mapping[str, Any]) -> dict[str, float]:
 def _require(package: str, extra: str) -> Any:
     try:
         return importlib.import_module(package)
-    except ImportError as error:
+    except ModuleNotFoundError as error:
         raise ConfigError(f"{package} is not installed: pip install 'pqn-jax[{extra}]'") from error
+    except Exception as error:  # installed, but broken: its own import may raise anything
+        raise ConfigError(f"{package} cannot be imported: {' '.join(str(error).split())[:200]}") from error

@@ -18,7 +18,7 @@ import numpy as np
 from pqn import evaluate as evaluation
 from pqn import rollout
 from pqn.config import Config
-from pqn.device import compiler_options, over_seeds, simulator_groups
+from pqn.device import compiler_options, over_seeds, require_memory, simulator_groups
 from pqn.envs.base import HostEnv
 from pqn.errors import ConfigError
 from pqn.learner import Hyper, Learner, LearnerState
@@ -132,6 +132,7 @@ class Program:
             options = compiler_options(self.env)
             futures = {name: pool.submit(lambda job=job: job().compile(options)) for name, job in jobs.items()}
             self._compiled = {name: future.result() for name, future in futures.items()}
+        require_memory(self._compiled.values())
         self.compile_seconds = time.perf_counter() - began
 
     def init(self) -> RunState:

@@ -6,85 +6,107 @@ import sys
 import time
 from typing import Any, TextIO
 
+from pqn.terminal import cells, columns, cut, safe, showable
+
 # In a log file; of a long run, a fiftieth of its time so far: hundreds of lines in days, not a hundred thousand.
 SECONDS_BETWEEN_LINES, SHARE_BETWEEN_LINES = 5.0, 0.02
+# What a narrow terminal can do without, first to last.
+DISPENSABLE = ("loss", "epsilon", "step", "rate", "eval", "eta")
 
 
 class Progress:
-    """Reports to a stream; `quiet` keeps everything but warnings to itself."""
+    """Reports to a stream, and goes on in silence where the stream fails; `quiet` shows warnings only."""
 
     def __init__(self, stream: TextIO | None = None, quiet: bool = False):
-        self.stream = stream or sys.stderr
+        self.stream = safe(sys.stderr if stream is None else stream)
         self.quiet = quiet
         self.live = self.stream.isatty()
         self._width = 0  # of the live line now on screen
         self._last = 0.0
         self._began = time.monotonic()
-        self._pending: str | None = None
+        self._pending: dict[str, Any] | None = None
 
     def note(self, text: str) -> None:
         """A line that stays."""
         if not self.quiet:
-            self._clear()
-            print(text, file=self.stream, flush=True)
+            self.warn(text)
+
+    def warn(self, text: str) -> None:
+        """A line that stays, also when quiet."""
+        self._clear()
+        print(text, file=self.stream, flush=True)
 
     def status(self, text: str) -> None:
         """A passing remark, for terminals only."""
         if self.live and not self.quiet:
-            self._draw(text)
+            self._draw(cut(text, self._room()))
 
     def update(self, fields: dict[str, Any]) -> None:
         """The state of the run: step, total, return, eval, epsilon, loss, rate, eta."""
         if self.quiet:
             return
-        line = format_line(fields)
         now = time.monotonic()
+        self._pending = fields
         if self.live:
             if now - self._last > 0.1:
-                self._draw(line)
+                self._draw(fitted_line(fields, self._room()))
                 self._last = now
         elif now - self._last > max(SECONDS_BETWEEN_LINES, SHARE_BETWEEN_LINES * (now - self._began)):
-            print(line, file=self.stream, flush=True)
+            print(format_line(fields), file=self.stream, flush=True)
             self._last = now
-            line = None
-        self._pending = line
+            self._pending = None
 
     def end(self) -> None:
         """Leaves the last state standing."""
         if self._pending is not None and not self.quiet:
             self._clear()
-            print(self._pending, file=self.stream, flush=True)
+            line = fitted_line(self._pending, self._room()) if self.live else format_line(self._pending)
+            print(line, file=self.stream, flush=True)
         self._pending = None
 
+    def _room(self) -> int:
+        """Columns for the live line now: a terminal may be resized, and one that fills its last column scrolls.
+
+        Letters that the terminal cannot show are spelt out and take more room.
+        """
+        return columns(self.stream) - 1 - (len(showable("ε…", self.stream)) - 2)
+
     def _draw(self, text: str) -> None:
-        self.stream.write("\r" + text.ljust(self._width))
+        left_over = min(self._width, self._room()) - cells(text)
+        self.stream.write("\r" + text + " " * max(0, left_over))
         self.stream.flush()
-        self._width = len(text)
+        self._width = cells(text)
 
     def _clear(self) -> None:
         if self._width:
-            self.stream.write("\r" + " " * self._width + "\r")
+            self.stream.write("\r" + " " * min(self._width, self._room()) + "\r")
             self._width = 0
 
 
-def format_line(fields: dict[str, Any]) -> str:
+def format_line(fields: dict[str, Any], without: tuple[str, ...] = ()) -> str:
     """`  45 %  230 k steps  return 187.3  eval 203.1  ε 0.20  loss 0.0132  61.2 k steps/s  ETA 0:04`."""
-    parts = [f"{100 * fields['step'] / fields['total']:3.0f} %", f"{human(fields['step'])} steps"]
+    parts = {"share": f"{100 * fields['step'] / fields['total']:3.0f} %", "step": f"{human(fields['step'])} steps"}
     if fields["return"] is not None:
-        parts.append(f"return {fields['return']:.1f}")
+        parts["return"] = f"return {fields['return']:.1f}"
     unfinished = fields.get("unfinished")
     if fields["eval"] is not None:
-        parts.append(f"eval {fields['eval']:.1f}")
+        parts["eval"] = f"eval {fields['eval']:.1f}"
     elif unfinished:
-        parts.append(f"eval {unfinished['total']} of {unfinished['episodes']} unfinished")
-    parts.append(f"ε {fields['epsilon']:.2f}")
+        parts["eval"] = f"eval {unfinished['total']} of {unfinished['episodes']} unfinished"
+    parts["epsilon"] = f"ε {fields['epsilon']:.2f}"
     if fields["loss"] is not None:
-        parts.append(f"loss {fields['loss']:.3g}")
+        parts["loss"] = f"loss {fields['loss']:.3g}"
     if fields["rate"]:
-        parts.append(f"{human(fields['rate'])} steps/s")
+        parts["rate"] = f"{human(fields['rate'])} steps/s"
     if fields["eta"] is not None:
-        parts.append(f"ETA {clock(fields['eta'])}")
-    return "  ".join(parts)
+        parts["eta"] = f"ETA {clock(fields['eta'])}"
+    return "  ".join(text for name, text in parts.items() if name not in without)
+
+
+def fitted_line(fields: dict[str, Any], width: int) -> str:
+    """The line of a run in at most `width` columns: what matters least is left out first."""
+    lines = (format_line(fields, DISPENSABLE[:count]) for count in range(len(DISPENSABLE) + 1))
+    return next((line for line in lines if cells(line) <= width), cut(format_line(fields, DISPENSABLE), width))
 
 
 def human(number: float) -> str:

@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pqn import files
-from pqn.errors import RunError, reason
+from pqn.errors import RUN_DIRECTORY, RunError, reason
 from pqn.metrics import to_json
 
 CONFIG = "config.json"
@@ -168,6 +168,8 @@ class RunDir:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            error.add_note(f"{RUN_DIRECTORY} {self.path}")  # for whoever reports an error that nobody expected
         self.unlock()
 
     def __repr__(self) -> str:

@@ -24,7 +24,7 @@ from pqn import evaluate as evaluation
 from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs import registry
-from pqn.errors import EnvError, EnvFailed, Interrupted
+from pqn.errors import EnvError, EnvFailed, Interrupted, explained
 from pqn.learner import schedules
 from pqn.loggers import check_loggers, open_loggers, scalars
 from pqn.metrics import MetricsWriter, Row
@@ -49,6 +49,7 @@ class Result:
         return load(self.run, seed)
 
 
+@explained()
 def train(
     config: Config, *, env: Any = None, out: str | os.PathLike[str] | None = None, progress: Progress | None = None
 ) -> Result:
@@ -78,6 +79,7 @@ def train(
         return loop.fit(program.init())
 
 
+@explained()
 def resume(run: str | os.PathLike[str], *, env: Any = None, progress: Progress | None = None) -> Result:
     """Continues a run from its newest intact checkpoint, to exactly the state an uninterrupted run would reach."""
     progress = progress or Progress()
@@ -108,7 +110,7 @@ class _Loop:
     def __init__(self, program: Any, run: runs.RunDir, progress: Progress):
         self.program, self.config, self.run, self.progress = program, program.config, run, progress
         self.metrics = MetricsWriter(run.metrics)
-        self.loggers = open_loggers(self.config.save.loggers, run.path, self.config.to_dict())
+        self.loggers = open_loggers(self.config.save.loggers, run.path, self.config.to_dict(), progress.warn)
         self.update = 0  # updates done so far
         self.earlier = {"wall": 0.0, "train": 0.0}  # seconds spent by earlier processes of this run
         self.train_seconds = 0.0
@@ -372,14 +374,17 @@ def _pace(limit: int, count: int, seconds: float) -> int:
 
 
 class _Signals:
-    """Turns the first Ctrl-C or SIGTERM into a note for the loop; a second one acts at once, as usual."""
+    """Turns the first Ctrl-C, SIGTERM or SIGHUP into a note for the loop; a second one acts at once, as usual."""
 
     def __init__(self) -> None:
         self.caught: str | None = None
         self._old: dict[int, Any] = {}
 
     def __enter__(self) -> _Signals:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        hangup = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []
+        if hangup and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # `nohup`: the user wants it ignored
+            hangup = []
+        for number in (signal.SIGINT, signal.SIGTERM, *hangup):
             try:
                 self._old[number] = signal.signal(number, self._catch)
             except ValueError:  # not in the main thread: the program around us handles signals

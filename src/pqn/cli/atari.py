@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from pqn.cli import options
@@ -15,14 +16,14 @@ def run(argv: list[str]) -> int:
         description="Scores of Atari runs, raw and in % of a human player (0 % plays at random), beside the paper's "
         "PQN (400M frames) and Rainbow (200M frames). Runs of the same game are pooled.",
     )
-    parser.add_argument("runs", metavar="RUN", nargs="+", help="run directories")
+    parser.add_argument("runs", type=options.path, metavar="RUN", nargs="+", help="run directories")
     parser.add_argument("--train", action="store_true", help="training returns instead of greedy evaluations")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse(argv)
 
     from pqn.report import atari
 
-    entries = atari.pool([atari.read_run(path, "train" if given.train else "eval") for path in given.runs])
+    entries = atari.pool(_with_games(atari, given.runs, "train" if given.train else "eval"))
     rated = [entry for entry in entries if entry.game in atari.REFERENCE]
     rows = [_row(atari, entry) for entry in entries]
     totals = _totals(atari, rated) if rated else {}
@@ -31,6 +32,21 @@ def run(argv: list[str]) -> int:
     else:
         _show(rows, totals)
     return 0
+
+
+def _with_games(atari: Any, runs: list[str], which: str) -> list[Any]:
+    """The scores of the runs that have any; the others are named on standard error. Raises if there are only such."""
+    scores, without = [], []
+    for path in runs:
+        try:
+            scores.append(atari.read_run(path, which))
+        except atari.NoGames as reason:
+            without.append(reason)
+    if not scores:
+        raise without[0] if len(runs) == 1 else atari.NoGames(f"none of the {len(runs)} runs has a finished game yet")
+    for reason in without:
+        print(f"pqn: {reason}; it is left out", file=sys.stderr)
+    return scores
 
 
 def _row(atari: Any, entry: Any) -> dict[str, Any]:

@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 
 from pqn.cli import options
-from pqn.errors import ConfigError
+from pqn.config import Copies, Seed, Share
 
 
 def run(argv: list[str]) -> int:
     parser = options.Parser("eval", description="Plays the agents of a run: the first full episode per environment.")
-    parser.add_argument("run", metavar="RUN", help="a run directory")
-    parser.add_argument("--episodes", type=options.whole, default=128, metavar="N", help="per seed (default: 128)")
-    parser.add_argument("--epsilon", type=options.number, default=0.0, metavar="X", help="exploration (default: 0)")
-    parser.add_argument("--seed", type=options.whole, default=0, metavar="N", help="of the episodes (default: 0)")
+    parser.add_argument("run", type=options.path, metavar="RUN", help="a run directory")
+    episodes, epsilon, seed = (options.within(hint) for hint in (Copies, Share, Seed))
+    parser.add_argument("--episodes", type=episodes, default=128, metavar="N", help="per seed (default: 128)")
+    parser.add_argument("--epsilon", type=epsilon, default=0.0, metavar="X", help="exploration (default: 0)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the episodes (default: 0)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of words")
     given = parser.parse(argv)
-    if given.episodes < 1:
-        raise ConfigError(f"--episodes is {given.episodes}; it must be at least 1")
-    if not 0.0 <= given.epsilon <= 1.0:
-        raise ConfigError(f"--epsilon is {given.epsilon}; it must be between 0 and 1")
 
     from pqn.runs import RunDir
 

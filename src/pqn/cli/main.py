@@ -5,10 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 from pqn import __version__
-from pqn.errors import Diverged, Interrupted, PqnError, suggest
+from pqn.cli.options import Helped
+from pqn.errors import RUN_DIRECTORY, Diverged, Interrupted, PqnError, explained, reason, suggest
+from pqn.terminal import SafeStream, open_missing, safe
 
 COMMANDS = {
     "train": "train a preset, or your own environment",
@@ -37,19 +40,66 @@ commands:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command. Returns the exit status: 0, 2 for the user's mistakes, 1 for divergence, 130 for Ctrl-C."""
+    """Runs one command.
+
+    Returns:
+      The exit status: 0; 2 for the user's mistakes, and where the output could not be written; 1 for divergence and for
+      errors that nobody expected; 130 for Ctrl-C.
+    """
     argv = list(sys.argv[1:] if argv is None else argv)
+    open_missing()
+    given = sys.stdout, sys.stderr
+    output, errors = SafeStream(sys.stdout), SafeStream(sys.stderr)
+    sys.stdout, sys.stderr = safe(output), safe(errors)
     try:
-        return _dispatch(argv)
-    except KeyboardInterrupt:
-        print("pqn: interrupted", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # the reader of our output, such as `head`, has gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _settle(_run(argv), output, errors)
+    finally:
+        sys.stdout, sys.stderr = given
+
+
+def _run(argv: list[str]) -> int:
+    """The exit status of a command, whatever happens in it."""
+    try:
+        with explained():
+            return _dispatch(argv)
+    except Helped:
         return 0
+    except KeyboardInterrupt:
+        return _fail("interrupted", 130)
     except PqnError as error:
-        print(f"pqn: {error}", file=sys.stderr)
-        return {Interrupted: 130, Diverged: 1}.get(type(error), 2)
+        return _fail(str(error), {Interrupted: 130, Diverged: 1}.get(type(error), 2))
+    except OSError as error:
+        where = f"{os.fsdecode(error.filename)!r}: " if isinstance(error.filename, str | bytes) else ""
+        return _fail(f"cannot go on: {where}{reason(error)}{_run_directory(error)}")
+    except SystemExit as error:  # not ours: of an environment, or of a library
+        return _fail(f"ended from within: {error.code}{_run_directory(error)}", 1)
+    except Exception as error:
+        traceback.print_exc()
+        return _fail(
+            f"{type(error).__name__} was not expected; unless it comes from an environment of your own, it is a bug of "
+            f"pqn: please report it with the lines above{_run_directory(error)}",
+            1,
+        )
+
+
+def _fail(sentence: str, status: int = 2) -> int:
+    print(f"pqn: {' '.join(sentence.split())}", file=sys.stderr)
+    return status
+
+
+def _run_directory(error: BaseException) -> str:
+    """Where the run is that an error has ended, if it has ended one."""
+    return "".join(f" ({note})" for note in getattr(error, "__notes__", []) if note.startswith(RUN_DIRECTORY))
+
+
+def _settle(status: int, output: SafeStream, errors: SafeStream) -> int:
+    """The exit status when everything is written. A reader that has gone, such as `head`, has seen what it wanted."""
+    output.settle()
+    failure = output.failure
+    if isinstance(failure, OSError) and not isinstance(failure, BrokenPipeError):
+        status = status or _fail(f"cannot write to standard output: {reason(failure)}")
+    errors.settle()
+    return status
 
 
 def _dispatch(argv: list[str]) -> int:

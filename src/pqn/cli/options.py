@@ -8,42 +8,75 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import dataclasses
+import functools
 import inspect
 import itertools
 import json
+import math
 import textwrap
 import typing
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
 from pqn.config import Config
 from pqn.errors import ConfigError, suggest
+from pqn.fields import Within, checked, describe, hints, is_group, split
+
+
+class Helped(Exception):
+    """The help was asked for and shown; there is nothing else to do."""
 
 
 class Parser(argparse.ArgumentParser):
-    """An argparse parser whose complaints are `ConfigError`s and which suggests the option that was meant."""
+    """An argparse parser whose complaints are `ConfigError`s and which suggests the word that was meant.
 
-    def __init__(self, command: str, **kwargs: Any):
+    Args:
+      command: of `pqn`.
+      names: words that may stand anywhere among the options, such as presets; `find_name` finds them.
+    """
+
+    def __init__(self, command: str, names: Collection[str] = (), **kwargs: Any):
         super().__init__(
             prog=f"pqn {command}",
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             **kwargs,
         )
+        self.names = names
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message} (`{self.prog} --help` shows the options)")
 
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        raise Helped
+
     def parse(self, argv: list[str]) -> argparse.Namespace:
-        """Parses; `_` and `-` are the same in option names."""
+        """Parses; `_` and `-` are the same in option names, and options may come before or after other words."""
         argv = [_hyphenate(word) for word in argv]
         known = [name for action in self._actions for name in action.option_strings if name.startswith("--")]
         for word in argv:
             name = word.partition("=")[0]
             if name.startswith("--") and len(name) > 2 and name not in known:
                 self.error(f"there is no option {name}{suggest(name, known)}")
-        return self.parse_args(argv)
+        given, left = self.parse_known_intermixed_args(argv)
+        if left:
+            self.error(f"{left[0]!r} is one word too many{suggest(left[0], self.names)}")
+        return given
+
+    def find_name(self, argv: list[str]) -> tuple[str | None, list[str]]:
+        """The first of `names` that is not an option's value, and the other words.
+
+        The first word is taken for a name if it is no option, whether it is known or not.
+        """
+        if argv and not argv[0].startswith("-"):
+            return argv[0], argv[1:]
+        for place, word in enumerate(argv):
+            action = self._option_string_actions.get(_hyphenate(argv[place - 1])) if place else None
+            if word in self.names and (action is None or action.nargs is not None):  # of one value, it would be that
+                return word, argv[:place] + argv[place + 1 :]
+        return None, argv
 
 
 def _hyphenate(word: str) -> str:
@@ -60,15 +93,15 @@ def add_config(parser: Parser, defaults: Config) -> None:
 
 def add_fields(section: Any, defaults: Any, prefix: str = "", skip: Sequence[str] = ()) -> None:
     """Adds an option for every plain field of a dataclass."""
-    hints, helps = typing.get_type_hints(type(defaults)), field_docs(type(defaults))
-    for field in dataclasses.fields(defaults):
-        value = getattr(defaults, field.name)
-        if dataclasses.is_dataclass(value) or field.name in skip:
+    helps = field_docs(type(defaults))
+    for name, hint in hints(type(defaults)).items():
+        if is_group(hint) or name in skip:
             continue
-        name = f"{prefix}.{field.name}" if prefix else field.name
-        flags = [f"--{name.replace('_', '-')}"] + (["--env"] if name == "env.name" else [])
-        text = f"{helps[field.name]} (default: {_show(value)})".replace("%", "%%")
-        section.add_argument(*flags, dest=name, default=argparse.SUPPRESS, help=text, **_kind(hints[field.name]))
+        full = f"{prefix}.{name}" if prefix else name
+        flags = [f"--{full.replace('_', '-')}"] + (["--env"] if full == "env.name" else [])
+        about = [f"default: {_show(getattr(defaults, name))}", *_bounds(hint)]
+        text = f"{helps[name]} ({'; '.join(about)})".replace("%", "%%")
+        section.add_argument(*flags, dest=full, default=argparse.SUPPRESS, help=text, **_kind(hint))
 
 
 def apply(defaults: Config, options: argparse.Namespace) -> Config:
@@ -79,8 +112,9 @@ def apply(defaults: Config, options: argparse.Namespace) -> Config:
 
 def replace(defaults: Any, options: argparse.Namespace) -> Any:
     """Any dataclass with the options that were given."""
-    names = {field.name for field in dataclasses.fields(defaults)}
-    return dataclasses.replace(defaults, **{name: value for name, value in vars(options).items() if name in names})
+    fields = hints(type(defaults))
+    given = {name: value for name, value in vars(options).items() if name in fields}
+    return dataclasses.replace(defaults, **{name: checked(name, fields[name], value) for name, value in given.items()})
 
 
 def _groups(config: Config) -> list[tuple[str, Any]]:
@@ -92,6 +126,7 @@ def _names(prefix: str, group: Any) -> list[str]:
     return [f"{prefix}.{field.name}" if prefix else field.name for field in dataclasses.fields(group)]
 
 
+@functools.cache
 def field_docs(cls: type) -> dict[str, str]:
     """The string literal below each field of a dataclass, which Python itself throws away."""
     body = ast.parse(textwrap.dedent(inspect.getsource(cls))).body[0].body  # type: ignore[attr-defined]
@@ -102,19 +137,48 @@ def field_docs(cls: type) -> dict[str, str]:
     return docs
 
 
+def _bounds(hint: Any) -> list[str]:
+    """The bounds of a number, or of the numbers in a list, in words; nothing where there are none."""
+    hint = typing.get_args(hint)[0] if typing.get_origin(hint) is tuple else hint
+    bare, bounds = split(hint)
+    return [describe(hint)] if bare in (int, float) and bounds != Within() else []
+
+
 def _kind(hint: Any) -> dict[str, Any]:
-    """How argparse should read a field of this type."""
-    if typing.get_origin(hint) is typing.Literal:
-        return {"choices": typing.get_args(hint)}
-    if typing.get_origin(hint) is tuple:
-        return {"nargs": "*", "action": _Tuple, **_kind(typing.get_args(hint)[0])}
-    if type(None) in typing.get_args(hint):  # an optional number: leaving it out is how to say None
-        return _kind(typing.get_args(hint)[0])
-    if typing.get_origin(hint) is dict:
+    """How argparse should read a field of this type; what the value must fulfil is the field's own matter."""
+    hint, _ = split(hint)
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is typing.Literal:
+        return {"type": str, "metavar": "|".join(arguments)}
+    if origin is tuple:
+        return {"nargs": "*", "action": _Tuple, **_kind(arguments[0])}
+    if type(None) in arguments:  # an optional number: leaving it out is how to say None
+        return _kind(arguments[0])
+    if origin is dict:
         return {"nargs": "*", "type": pair, "metavar": "KEY=VALUE", "action": _Dict}
     if hint is bool:
         return {"nargs": "?", "const": True, "type": truth, "metavar": "true|false"}
     return {"type": {int: whole, float: number, str: str}[hint], "metavar": {int: "N", float: "X", str: "NAME"}[hint]}
+
+
+def within(hint: Any) -> Callable[[str], Any]:
+    """Reads a number that has bounds, for an option of a command that is no field of the configuration."""
+    read = whole if split(hint)[0] is int else number
+
+    def convert(text: str) -> Any:
+        try:
+            return checked("it", hint, read(text))
+        except ConfigError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not {describe(hint)}") from None
+
+    return convert
+
+
+def path(text: str) -> str:
+    """The name of a file or directory."""
+    if not text or "\0" in text:
+        raise argparse.ArgumentTypeError(f"{text!r} names no file or directory")
+    return text
 
 
 class _Tuple(argparse.Action):
@@ -124,25 +188,35 @@ class _Tuple(argparse.Action):
 
 class _Dict(argparse.Action):
     def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
-        setattr(namespace, self.dest, dict(values))
+        found = getattr(namespace, self.dest, {})
+        for key, value in values:
+            if key in found:
+                parser.error(f"argument {option_string}: {key!r} is given twice")
+            found = {**found, key: value}
+        setattr(namespace, self.dest, found)
 
 
 def whole(text: str) -> int:
     """A whole number; `1e7` and `10_000` are welcome."""
-    try:
-        value = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
-    if value != int(value):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text) if text.lstrip("+-").replace("_", "").isdigit() else int(value)
+    for read in (int, _whole_float):
+        with contextlib.suppress(ValueError):
+            return read(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+
+
+def _whole_float(text: str) -> int:
+    value = float(text)
+    if not value.is_integer():  # infinity and NaN are not, either
+        raise ValueError(text)
+    return int(value)
 
 
 def number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    """A finite number."""
+    with contextlib.suppress(ValueError):
+        if math.isfinite(value := float(text)):
+            return value
+    raise argparse.ArgumentTypeError(f"{text!r} is not a finite number")
 
 
 def truth(text: str) -> bool:
@@ -153,13 +227,15 @@ def truth(text: str) -> bool:
 
 
 def pair(text: str) -> tuple[str, Any]:
-    """`size=10` → ("size", 10): the value is JSON where it can be, else a string."""
+    """`size=10` → ("size", 10): the value is JSON where it can be, else a string; nothing at all is None."""
     key, equals, value = text.partition("=")
     if not key or not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form key=value")
+    if not value:
+        return key, None
     try:
         return key, json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return key, value
 
 

@@ -13,8 +13,10 @@ from pqn.runs import RunDir
 
 def run(argv: list[str]) -> int:
     parser = options.Parser("plot", description="IQM over seeds with a 95 % bootstrap band; several runs compare.")
-    parser.add_argument("runs", metavar="RUN", nargs="+", help="run directories")
-    parser.add_argument("-o", "--out", metavar="FILE", default=None, help="png, svg or pdf (default: RUN/curve.png)")
+    parser.add_argument("runs", type=options.path, metavar="RUN", nargs="+", help="run directories")
+    parser.add_argument(
+        "-o", "--out", type=options.path, metavar="FILE", help="png, svg or pdf (default: RUN/curve.png)"
+    )
     parser.add_argument("--train", action="store_true", help="training returns instead of greedy evaluations")
     parser.add_argument("--metric", default="return", metavar="NAME", help="one of the environment's own, such as win")
     parser.add_argument("--human", action="store_true", help="Atari: in %% of a human player instead of raw scores")

@@ -7,7 +7,7 @@ from pqn.cli import options
 
 def run(argv: list[str]) -> int:
     parser = options.Parser("resume", description="Continues a run from its newest intact checkpoint, to the bit.")
-    parser.add_argument("run", metavar="RUN", help="a run directory")
+    parser.add_argument("run", type=options.path, metavar="RUN", help="a run directory")
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
     given = parser.parse(argv)
 

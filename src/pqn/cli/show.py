@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from pqn.evaluate import say_unfinished
@@ -9,6 +10,7 @@ from pqn.metrics import curve, read_metrics
 from pqn.progress import clock, human
 from pqn.report.figures import terminal_curve
 from pqn.runs import RunDir
+from pqn.terminal import columns, showable
 from pqn.training import Result
 
 
@@ -18,7 +20,8 @@ def show_result(result: Result) -> None:
     steps, values = curve(read_metrics(RunDir.open(result.run).metrics), "eval")
     if len(steps) > 1:
         print(f"\ngreedy return over {human(summary['steps'])} steps")
-        print(terminal_curve(steps, values))
+        dots = showable("⣿─│", sys.stdout) == "⣿─│"
+        print(terminal_curve(steps, values, width=min(72, columns(sys.stdout) - 1), unicode=dots))
     print()
     if summary["eval_return"] is not None:
         print(f"greedy return   {_greedy(summary['eval_return'], summary.get('eval_unfinished'))}")

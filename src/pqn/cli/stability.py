@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pqn.cli import options
+from pqn.fields import Within
+
+SEEDS, TRANSITIONS, ITERATIONS = Within(0, 2**16), Within(1, 2**20), Within(1, 10_000)
 
 
 def run(argv: list[str]) -> int:
@@ -11,13 +16,12 @@ def run(argv: list[str]) -> int:
         description="Measures whether TD learning is stable for a run's network, as the paper defines it: the largest\n"
         "eigenvalue of the symmetrised TD Jacobian, split into its off-policy and its nonlinear part.",
     )
-    parser.add_argument("run", metavar="RUN", help="a run directory with at least one checkpoint")
-    parser.add_argument("--index", type=options.whole, default=0, metavar="N", help="which seed, from 0 (default: 0)")
+    parser.add_argument("run", type=options.path, metavar="RUN", help="a run directory with at least one checkpoint")
+    index, some, few = (options.within(Annotated[int, bounds]) for bounds in (SEEDS, TRANSITIONS, ITERATIONS))
+    parser.add_argument("--index", type=index, default=0, metavar="N", help="which seed, from 0 (default: 0)")
+    parser.add_argument("--transitions", type=some, default=1024, metavar="N", help="to measure on (default: 1024)")
     parser.add_argument(
-        "--transitions", type=options.whole, default=1024, metavar="N", help="to measure on (default: 1024)"
-    )
-    parser.add_argument(
-        "--iterations", type=options.whole, default=40, metavar="N", help="of Lanczos; more are sharper (default: 40)"
+        "--iterations", type=few, default=40, metavar="N", help="of Lanczos; more are sharper (default: 40)"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of words")
     given = parser.parse(argv)

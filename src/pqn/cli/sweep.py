@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +16,19 @@ from pqn.cli import options
 from pqn.config import Config
 from pqn.errors import ConfigError
 from pqn.metrics import curve, read_metrics, to_json
-from pqn.presets import preset
+from pqn.presets import PRESETS, preset
 from pqn.runs import RunDir
+
+MOST_COMBINATIONS = 10_000
+LONGEST_LABEL = 200  # bytes; file systems take 255
 
 
 def run(argv: list[str]) -> int:
-    if not argv or (argv[0].startswith("-") and argv[0] not in ("-h", "--help")):
-        raise ConfigError("name a preset first: `pqn sweep cartpole --over learner.lam=0,0.5,0.95 --out DIR`")
-    named = not argv[0].startswith("-")
-    defaults = preset(argv[0]) if named else Config()
-    parser = options.Parser(
-        "sweep",
-        usage="pqn sweep PRESET --over OPTION=V1,V2,… [--over …] --out DIR [--OPTION VALUE …]",
-        description="Trains every combination of the given values, one run each, and compares them.\n"
-        "Finished combinations are not trained again: call it once more to go on after an interruption.",
-    )
-    parser.add_argument("--over", action="append", default=[], type=axis, metavar="OPTION=V1,V2", required=named)
-    parser.add_argument("--out", metavar="DIR", required=named, help="where the runs and the comparison go")
-    parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
-    options.add_config(parser, defaults)
-    given = parser.parse(argv[1:] if named else argv)
+    name, rest = _parser(Config()).find_name(argv)
+    if name is None and not {"-h", "--help"} & set(argv):
+        raise ConfigError("name a preset: `pqn sweep cartpole --over learner.lam=0,0.5,0.95 --out DIR`")
+    defaults = Config() if name is None else preset(name)
+    given = _parser(defaults).parse(rest)
     base = options.apply(defaults, given)
     cells = combinations(base, given.over)
 
@@ -54,30 +49,57 @@ def run(argv: list[str]) -> int:
     return 0
 
 
+def _parser(defaults: Config) -> options.Parser:
+    parser = options.Parser(
+        "sweep",
+        names=PRESETS,
+        usage="pqn sweep PRESET --over OPTION=V1,V2,… [--over …] --out DIR [--OPTION VALUE …]",
+        description="Trains every combination of the given values, one run each, and compares them.\n"
+        "Finished combinations are not trained again: call it once more to go on after an interruption.",
+    )
+    parser.add_argument("--over", action="append", default=[], type=axis, metavar="OPTION=V1,V2", required=True)
+    parser.add_argument("--out", type=options.path, metavar="DIR", required=True, help="where runs and comparison go")
+    parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
+    options.add_config(parser, defaults)
+    return parser
+
+
 def axis(text: str) -> tuple[str, list[Any]]:
     """`learner.lam=0,0.5` → ("learner.lam", [0, 0.5]); values are JSON where they can be, else words."""
     name, equals, values = text.partition("=")
-    if not name or not equals or not values:
-        raise argparse.ArgumentTypeError(f"{text!r} is not of the form option=value,value")
     try:
         found = json.loads(f"[{values}]")
-    except ValueError:
+    except (ValueError, RecursionError):
         found = [options.pair(f"value={word}")[1] for word in values.split(",")]
-    return name.replace("-", "_"), [tuple(value) if isinstance(value, list) else value for value in found]
+    if not name or not equals or not found or any(value is None for value in found):
+        raise argparse.ArgumentTypeError(f"{text!r} is not of the form option=value,value")
+    return name.replace("-", "_"), found
 
 
 def combinations(base: Config, axes: list[tuple[str, list[Any]]]) -> list[tuple[str, Config]]:
     """A label and a validated configuration for every combination; all are checked before the first is trained."""
-    cells = []
+    names = [name for name, _ in axes]
+    for name in names:
+        if names.count(name) > 1:
+            raise ConfigError(f"--over has {name} twice; give all of its values at once, as {name}=1,2")
+    count = math.prod(len(values) for _, values in axes)
+    if count > MOST_COMBINATIONS:
+        raise ConfigError(f"--over gives {count} combinations; it must give at most {MOST_COMBINATIONS}")
+    cells: dict[str, Config] = {}
     for values in itertools.product(*(values for _, values in axes)):
-        chosen = dict(zip((name for name, _ in axes), values, strict=True))
+        chosen = dict(zip(names, values, strict=True))
         label = "_".join(f"{name.rpartition('.')[2]}-{_word(value)}" for name, value in chosen.items())
-        cells.append((label, base.replace(chosen).validate()))
-    return cells
+        if label in cells or len(label.encode()) > LONGEST_LABEL:
+            why = "comes twice" if label in cells else f"is longer than a directory's name may be ({LONGEST_LABEL})"
+            raise ConfigError(f"--over: the combination {label[:LONGEST_LABEL]} {why}")
+        cells[label] = base.replace(chosen).validate()
+    return list(cells.items())
 
 
 def _word(value: Any) -> str:
-    return "x".join(map(str, value)) if isinstance(value, tuple) else str(value).lower()
+    """A value as part of a directory's name."""
+    text = "x".join(map(str, value)) if isinstance(value, list) else str(value).lower()
+    return re.sub(r"[^\w.+=-]+", "-", text)
 
 
 def compare(out: Path, labels: list[str]) -> None:

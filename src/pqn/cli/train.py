@@ -11,18 +11,10 @@ from pqn.presets import PRESETS, preset
 
 
 def run(argv: list[str]) -> int:
-    named = bool(argv) and not argv[0].startswith("-")
-    defaults = preset(argv[0]) if named else Config()
-    parser = options.Parser(
-        "train",
-        usage="pqn train [PRESET] [--OPTION VALUE …]",
-        description=_describe(argv[0]) if named else _presets_help(),
-    )
-    parser.add_argument("--out", metavar="DIR", help="the run directory (default: runs/<preset>-<time>)")
-    parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
-    options.add_config(parser, defaults)
-    given = parser.parse(argv[1:] if named else argv)
-    if not named and not hasattr(given, "env.name"):
+    name, rest = _parser(Config()).find_name(argv)
+    defaults = Config() if name is None else preset(name)
+    given = _parser(defaults, name).parse(rest)
+    if name is None and not hasattr(given, "env.name"):
         raise ConfigError(f"name a preset or an environment: `pqn train {next(iter(PRESETS))}`, `pqn train --env NAME`")
     config = options.apply(defaults, given).validate()
 
@@ -32,6 +24,19 @@ def run(argv: list[str]) -> int:
 
     show_result(train(config, out=given.out, progress=Progress(quiet=given.quiet)))
     return 0
+
+
+def _parser(defaults: Config, name: str | None = None) -> options.Parser:
+    parser = options.Parser(
+        "train",
+        names=PRESETS,
+        usage="pqn train [PRESET] [--OPTION VALUE …]",
+        description=_presets_help() if name is None else _describe(name),
+    )
+    parser.add_argument("--out", type=options.path, metavar="DIR", help="the run directory (default: runs/PRESET-TIME)")
+    parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
+    options.add_config(parser, defaults)
+    return parser
 
 
 def _describe(name: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from pqn.errors import EnvError
+from pqn.fields import brief
+
+LARGEST = {int: 2**31 - 1, float: 1e30}  # of an option that names no other limit; the compiled program has 32 bits
 
 
 class Option(NamedTuple):
@@ -35,17 +37,18 @@ def _checked(name: str, key: str, value: Any, option: Option) -> Any:
     default, least, choices, most = option
     if isinstance(default, str):
         if value not in choices:
-            raise EnvError(f"{name}: {key} must be one of {', '.join(choices)}, not {value!r}.")
+            raise EnvError(f"{name}: {key} must be one of {', '.join(choices)}, not {brief(value)}.")
         return value
     if isinstance(default, bool):
         if not (isinstance(value, bool) or value in (0, 1)):
-            raise EnvError(f"{name}: {key} must be true or false, not {value!r}.")
+            raise EnvError(f"{name}: {key} must be true or false, not {brief(value)}.")
         return bool(value)
     whole = isinstance(default, int)
-    number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    low, high = -math.inf if least is None else least, math.inf if most is None else most
-    if not number or (whole and not float(value).is_integer()) or not low <= value <= high:
+    largest = LARGEST[int if whole else float]
+    low, high = -largest if least is None else least, largest if most is None else most
+    number = isinstance(value, int | float) and not isinstance(value, bool) and low <= value <= high
+    if not number or (whole and not float(value).is_integer()):
         kind = "an integer" if whole else "a number"
         bound = "" if least is None else f" of at least {least:g}" if most is None else f" from {least:g} to {most:g}"
-        raise EnvError(f"{name}: {key} must be {kind}{bound}, not {value!r}.")
+        raise EnvError(f"{name}: {key} must be {kind}{bound}, not {brief(value)}.")
     return type(default)(value)

@@ -195,7 +195,7 @@ FAMILIES: dict[str, Family] = {
 }
 
 
-def make(name: str, num_envs: int, **kwargs: Any) -> JaxEnv | HostEnv:
+def make(name: str, /, num_envs: int, **kwargs: Any) -> JaxEnv | HostEnv:
     """Builds N copies of the environment `name`; kwargs are its own options.
 
     Raises:
@@ -206,6 +206,8 @@ def make(name: str, num_envs: int, **kwargs: Any) -> JaxEnv | HostEnv:
     family_name, short = _resolve(name)
     if family_name is None:
         return _make_user_env(name, num_envs, kwargs)
+    for taken in {"name", "game"} & set(kwargs):  # our own functions' first parameter
+        raise EnvError(f"{name} has no option {taken!r}.")
     return _load(family_name).make(short, num_envs, **kwargs)
 
 

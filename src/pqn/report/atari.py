@@ -24,6 +24,10 @@ from pqn.runs import CONFIG, RunDir
 Scores = TypeVar("Scores", float, np.ndarray)
 
 
+class NoGames(RunError):
+    """A run that has not finished a game yet."""
+
+
 class Reference(NamedTuple):
     """Published scores of a game."""
 
@@ -190,14 +194,15 @@ def read_run(path: str | os.PathLike[str], which: Any = "eval") -> GameScore:
     """The score of a run: its last greedy evaluation ("eval"), or the last hundredth of its training ("train").
 
     Raises:
-      RunError: not a run directory, not of Atari, or nothing was recorded yet.
+      NoGames: nothing was recorded yet.
+      RunError: not a run directory, or not of Atari.
     """
     directory = RunDir.open(path)
     game, skip = atari_game(directory), directory.read_json(CONFIG)["env"]["kwargs"].get("frame_skip", 4)
     steps, values = curve(read_metrics(directory.metrics), which, points=100)
     known = ~np.isnan(values).all(axis=1) if len(steps) else np.zeros(0, bool)
     if not known.any():
-        raise RunError(f"{path} has no finished games under '{which}' yet")
+        raise NoGames(f"{path} has no finished games under '{which}' yet")
     row = np.flatnonzero(known)[-1]
     return GameScore(game, values[row][~np.isnan(values[row])], int(steps[row]) * int(skip))
 
