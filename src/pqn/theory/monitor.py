@@ -47,7 +47,9 @@ class Monitor:
             raise ConfigError("stability needs at least 1 transition and 2 iterations")
         self.program = program
         self.envs = max(1, min(program.env.num_envs, transitions // program.config.learner.rollout_steps))
-        self.final = final_layer_mask(program.state_shape.learner.params, ("head",))
+        params = program.state_shape.learner.params
+        # A network without hidden layers is all final layer: there is nothing to split.
+        self.final = final_layer_mask(params, ("head",)) if set(params) != {"head"} else None
         self._meter = make_meter(self.q_values, final=self.final, iterations=iterations)
         self._next_batch = jax.jit(self.next_batch)
 
