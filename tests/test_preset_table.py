@@ -293,8 +293,7 @@ def flat(config: Config) -> dict[str, Any]:
     return options
 
 
-def expected(name: str) -> dict[str, Any]:
-    row = ROWS[name]
+def expected(row: Row) -> dict[str, Any]:
     source = dict(PUBLISHED[row.source]) if row.source else {}
     network = {f"network.{part}": value for part, value in source.pop("network", {}).items()}
     named = {NAMES[key]: value for key, value in source.items()}
@@ -307,7 +306,7 @@ def test_every_preset_has_a_row_and_every_row_a_preset():
 
 @pytest.mark.parametrize("name", list(PRESETS))
 def test_numbers_are_those_of_the_table(name):
-    found, wanted = flat(PRESETS[name].config), expected(name)
+    found, wanted = flat(PRESETS[name].config), expected(ROWS[name])
     # An option that is newer than this table must be left alone by a preset that has no word about it.
     wanted = {key: value for key, value in flat(Config()).items() if key not in wanted} | wanted
     assert (
@@ -316,6 +315,13 @@ def test_numbers_are_those_of_the_table(name):
         == {}
     )
     assert all(type(found[k]) is type(v) or isinstance(v, int | float) for k, v in wanted.items())
+
+
+def test_without_a_preset_the_numbers_are_those_of_cartpole():
+    """`pqn train --env NAME`: the published configuration, of true rewards and with true values at the time limit."""
+    wanted = expected(Row("cartpole", "CartPole-v1", BOOTSTRAP | {"learner.reward_scale": 1.0}))
+    found = flat(Config())
+    assert {key: found[key] for key in wanted} == wanted
 
 
 @pytest.mark.parametrize("name", list(PRESETS))

@@ -138,10 +138,10 @@ class LemmaConfig:
 class DeepSeaConfig:
     """A simplified Bootstrapped DQN (no target network) on DeepSea.
 
-    Numbers marked [b] are those of bsuite's TensorFlow agent (tf/boot_dqn/agent.py, `default_agent`). The paper names
-    no version. This is the one that bsuite's own paper came with; its run script differs in a buffer of 100 000 and in
-    ε = 0. We take ε = 0 from there, since with ε > 0 part of the exploration would be dithering. The later JAX agent
-    is `prior_scale` 5 and `mask_probability` 1.
+    Numbers marked [b] are those of bsuite's TensorFlow agent (tf/boot_dqn/agent.py, `default_agent`), the older of its
+    two; the paper names no version. Its run script differs in a buffer of 100 000 and in ε = 0. We take ε = 0 from
+    there, since with ε > 0 part of the exploration would be dithering. The JAX agent is `prior_scale` 5 and
+    `mask_probability` 1.
     """
 
     depth: int = 20
