@@ -156,11 +156,14 @@ def evaluate_run(run: str | os.PathLike[str], episodes: int, epsilon: float = 0.
     from pqn.agent import load_learner, open_run
     from pqn.device import enable_compilation_cache
     from pqn.envs import registry
+    from pqn.envs.check import check_quickly, is_ours
 
     enable_compilation_cache()
     path, config, learner, step = open_run(run)
     make_env: Any = lambda num_envs: registry.make(config.env.name, num_envs, **config.env.kwargs)  # noqa: E731
     env = make_env(episodes)
+    if not is_ours(env):
+        check_quickly(env)
     limit = step_limit(config, env.spec)
     states = [load_learner(path, learner, index) for index in range(config.seeds)]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)

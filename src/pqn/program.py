@@ -6,6 +6,7 @@ the same executable, where a run is cut (by logging, by a checkpoint, by Ctrl-C)
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -19,8 +20,10 @@ from pqn import evaluate as evaluation
 from pqn import rollout
 from pqn.config import Config
 from pqn.device import compiler_options, over_seeds, require_memory, simulator_groups
-from pqn.envs.base import HostEnv
-from pqn.errors import ConfigError
+from pqn.envs.base import HostEnv, JaxEnv
+from pqn.envs.check import check_quickly, is_ours
+from pqn.envs.declared import first_line, host_call
+from pqn.errors import ConfigError, EnvError, PqnError
 from pqn.learner import Hyper, Learner, LearnerState
 from pqn.totals import HEALTH, NEVER, blank, combine, report
 from pqn.types import Array, PyTree
@@ -37,14 +40,39 @@ class RunState(NamedTuple):
 
 
 def make_program(config: Config, make_env: EnvFactory) -> Any:
-    """The program for the kind of environment that `make_env` makes: a `Program`, or a `HostProgram`."""
-    env = make_env(config.env.num_envs)
+    """The program for the kind of environment that `make_env` makes: a `Program`, or a `HostProgram`.
+
+    Raises:
+      EnvError: the environment cannot be made, or is the user's own and breaks a promise at once.
+    """
+    env = _make(make_env, config.env.num_envs)
     if isinstance(env, HostEnv):
         from pqn.host.program import HostProgram
 
-        env.close()
+        try:
+            _check(env)
+        except EnvError:
+            with contextlib.suppress(Exception):  # what is wrong has been found
+                env.close()
+            raise
+        host_call("close", env.close)
         return HostProgram(config, make_env, env.spec, simulator_groups(getattr(env, "concurrent", False)))
-    return Program(config, lambda num_envs: env if num_envs == env.num_envs else make_env(num_envs))
+    _check(env)
+    return Program(config, lambda num_envs: env if num_envs == env.num_envs else _make(make_env, num_envs))
+
+
+def _make(make_env: EnvFactory, num_envs: int) -> Any:
+    try:
+        return make_env(num_envs)
+    except PqnError:
+        raise
+    except Exception as error:
+        raise EnvError(f"the environment could not be made: {type(error).__name__}: {first_line(error)}") from error
+
+
+def _check(env: JaxEnv | HostEnv) -> None:
+    if not is_ours(env):
+        check_quickly(env)
 
 
 class Program:

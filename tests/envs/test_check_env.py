@@ -289,7 +289,7 @@ SINGLES = {
         state=lambda out: (out.state[0], out.state[1] * 1.0)
     ),
     "`spec.obs_shape` must be a tuple of positive integers": with_spec(obs_shape=[2]),
-    "`spec.max_episode_steps` must be None or at least 1": with_spec(max_episode_steps=0),
+    "`spec.max_episode_steps` must be None or an integer from 1": with_spec(max_episode_steps=0),
     "`num_actions` must be an integer of at least 1": with_spec(num_actions=0),
 }
 

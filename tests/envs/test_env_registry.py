@@ -115,7 +115,7 @@ def test_user_environments(user_module):
     [
         ("make_two", {}, "what .*:make_two returned has 2 environments where 3 were asked for"),
         ("make_nothing", {}, "is a NoneType without `spec` and `reset` and `step`"),
-        ("make_half", {}, "is a Half without `step`"),
+        ("make_half", {}, "is a Half without `reset` and `step`"),
         ("make_error", {}, r"raised RuntimeError: no such coin \(user_env_.*py, line \d+\)"),
         ("make_env", {"size": 3}, "cannot be called with these options: .*'size'; its options are: reward"),
         ("make_envv", {}, "make_envv does not exist in the module .*, did you mean make_env"),

@@ -34,10 +34,11 @@ def show_result(result: Result) -> None:
 
 def _greedy(returns: dict[str, Any], unfinished: dict[str, Any] | None) -> str:
     """The mean over the episodes that ended, of each seed too where there are several, and how many did not end."""
-    some = unfinished is not None and unfinished["total"] > 0
-    said = say_unfinished(unfinished["total"], unfinished["episodes"], unfinished["max_steps"]) if some else ""
+    said = ""
+    if unfinished is not None and unfinished["total"]:
+        said = say_unfinished(unfinished["total"], unfinished["episodes"], unfinished["max_steps"])
     if returns["mean"] is None:
         return f"none: {said}"
     word = lambda value: "none" if value is None else f"{value:.1f}"  # noqa: E731
     seeds = f" (seeds: {', '.join(map(word, returns['per_seed']))})" if len(returns["per_seed"]) > 1 else ""
-    return f"{returns['mean']:.1f}{seeds}" + (f"; {said}, which no mean includes" if some else "")
+    return f"{returns['mean']:.1f}{seeds}" + (f"; {said}, which no mean includes" if said else "")

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from pqn.envs.base import Autoreset, HostEnv, JaxEnv, Outcome, SingleEnv
+from pqn.envs.base import Autoreset, HostEnv, JaxEnv, SingleEnv
+from pqn.envs.declared import check_shapes, check_single, check_spec, guard, host_call
 from pqn.envs.promises import (
     Trace,
     check_ends,
@@ -29,7 +29,9 @@ from pqn.envs.promises import (
 )
 from pqn.envs.registry import as_env, as_jax_env
 from pqn.errors import EnvError
-from pqn.types import Array, PyTree, TimeStep
+from pqn.types import Array, TimeStep
+
+QUICK_STEPS = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,11 +73,11 @@ def check_env(env: JaxEnv | SingleEnv | HostEnv, steps: int = 200, seed: int = 0
         return _check_host(env, steps, seed)
     assert not isinstance(env, HostEnv)
     wrapped = as_jax_env(env, getattr(env, "num_envs", num_envs), source=f"the {type(env).__name__}")
-    _check_spec(wrapped)
+    check_spec(wrapped)
     if isinstance(wrapped, Autoreset):
-        _check_single(wrapped.env)
+        check_single(wrapped.env)
     reset, step = _compiled(wrapped.reset), _compiled(wrapped.step)
-    _check_shapes(wrapped, reset, step)
+    check_shapes(wrapped, reset, step)
     notes = _check_reset(wrapped, reset, seed)
     trace = _run(wrapped, reset, step, steps, seed)
     check_ends(trace.steps, wrapped.spec)
@@ -85,6 +87,40 @@ def check_env(env: JaxEnv | SingleEnv | HostEnv, steps: int = 200, seed: int = 0
         check_final_obs(trace)
     _check_pure_and_batched(wrapped, reset, step, seed)
     return _report(wrapped, trace.steps, lengths, notes)
+
+
+def check_quickly(env: JaxEnv | HostEnv, seed: int = 0) -> None:
+    """The checks of `check_env` that take next to no time: the spec, the shapes, and the first few steps.
+
+    Training does this to every environment of the user's own, so that its mistakes have names and leave nothing behind.
+
+    Args:
+      env: as `registry.as_env` gives it; a `HostEnv` is reset and stepped, and not closed.
+
+    Raises:
+      EnvError: the first broken promise, as one sentence.
+    """
+    check_spec(env)
+    if hasattr(env, "send"):
+        host: Any = env
+        seeds = np.random.default_rng(seed).integers(0, 2**31, host.num_envs)
+        trace = _run_host(host, seeds, QUICK_STEPS, seed)
+    else:
+        jax_env: Any = env
+        if isinstance(jax_env, Autoreset):
+            check_single(jax_env.env)
+        check_shapes(jax_env, jax_env.reset, jax_env.step)
+        few = Autoreset(jax_env.env, 2) if type(jax_env) is Autoreset else jax_env  # more of them prove no more
+        trace = _run(few, _compiled(few.reset), _compiled(few.step), QUICK_STEPS, seed)
+    check_ends(trace.steps, env.spec)
+    check_lengths(trace.steps, env.spec)
+    check_numbers(trace, env.spec)
+
+
+def is_ours(env: Any) -> bool:
+    """Whether an environment, or the one inside `Autoreset`, comes with this package, whose tests check it."""
+    inner = env.env if isinstance(env, Autoreset) else env
+    return all(type(one).__module__.partition(".")[0] == "pqn" for one in (env, inner))
 
 
 def _report(env: JaxEnv | HostEnv, steps: TimeStep, lengths: list[int], notes: list[str]) -> CheckReport:
@@ -110,7 +146,7 @@ def _report(env: JaxEnv | HostEnv, steps: TimeStep, lengths: list[int], notes: l
 
 def _check_host(env: Any, steps: int, seed: int) -> CheckReport:
     host: Any = as_env(env, getattr(env, "num_envs", 1), source=f"the {type(env).__name__}")
-    _check_spec(host)
+    check_spec(host)
     seeds = np.random.default_rng(seed).integers(0, 2**31, host.num_envs)
     notes = _check_host_reset(host, seeds)
     trace = _run_host(host, seeds, steps, seed)
@@ -130,12 +166,7 @@ def _check_host(env: Any, steps: int, seed: int) -> CheckReport:
 
 
 def _check_host_reset(env: Any, seeds: np.ndarray) -> list[str]:
-    first = _host_call("reset", lambda: env.reset(seeds))
-    if not isinstance(first, TimeStep):
-        raise EnvError(f"`reset` must return a TimeStep, not a {type(first).__name__}.")
-    check_fields("reset", first, env.spec, env.num_envs)
-    check_first(first)
-    obs = np.array(first.obs)
+    obs = np.array(_host_start(env, seeds).obs)
     if np.array_equal(obs, env.reset((seeds + 1) % 2**31).obs):
         return ["every episode starts in the same state: `reset` makes no use of its seeds"]
     if not np.array_equal(obs, env.reset(seeds[::-1].copy()).obs[::-1]):
@@ -143,18 +174,23 @@ def _check_host_reset(env: Any, seeds: np.ndarray) -> list[str]:
     return []
 
 
+def _host_start(env: Any, seeds: np.ndarray) -> TimeStep:
+    first = host_call("reset", lambda: env.reset(seeds))
+    check_fields("reset", first, env.spec, env.num_envs)
+    check_first(first)
+    return first
+
+
 def _run_host(env: Any, seeds: np.ndarray | None, steps: int, seed: int, start: Any = None) -> Trace:
     """Random legal actions for `steps` steps from a reset, or from `start`; the arrays are copied as they come."""
     rng = np.random.default_rng(seed)
-    timestep = env.reset(seeds) if start is None else start
+    timestep = start if seeds is None else _host_start(env, seeds)
     names, before, after = set(timestep.info), [], []
     for _ in range(steps):
         action = _random_action(rng, env, timestep)
         before.append(np.array(timestep.obs))
-        _host_call("send", lambda action=action: env.send(action))
-        timestep = _host_call("recv", env.recv)
-        if not isinstance(timestep, TimeStep):
-            raise EnvError(f"`recv` must return a TimeStep, not a {type(timestep).__name__}.")
+        host_call("send", lambda action=action: env.send(action))
+        timestep = host_call("recv", env.recv)
         check_fields("recv", timestep, env.spec, env.num_envs)
         if set(timestep.info) != names:
             raise EnvError(
@@ -179,8 +215,8 @@ def _check_stacks(trace: Trace) -> None:
 def _check_save(env: Any, seeds: np.ndarray, seed: int) -> None:
     """What follows a `restore` is what followed the `save`."""
     _run_host(env, seeds, 5, seed)
-    saved = {name: np.array(value) for name, value in _host_call("save", env.save).items()}
-    start = _host_call("restore", lambda: env.restore(saved))
+    saved = {name: np.array(value) for name, value in host_call("save", env.save).items()}
+    start = host_call("restore", lambda: env.restore(saved))
     start = jax.tree.map(np.array, start)
     first = _run_host(env, None, 10, seed, start)
     shapes = {name: np.shape(value) for name, value in env.save().items()}
@@ -191,126 +227,13 @@ def _check_save(env: Any, seeds: np.ndarray, seed: int) -> None:
         raise EnvError("after `restore` the same actions gave another result: `save` does not hold the whole state.")
 
 
-def _host_call(method: str, run: Callable[[], Any]) -> Any:
-    try:
-        return run()
-    except Exception as error:
-        raise EnvError(f"`{method}` raised {type(error).__name__}: {_first_line(error)}") from error
-
-
-# ---- before anything runs: the spec, and the shapes and dtypes that jax can tell without computing ----
-
-
-def _check_spec(env: JaxEnv | HostEnv) -> None:
-    spec = env.spec
-    if not isinstance(spec.obs_shape, tuple) or not all(isinstance(n, int) and n > 0 for n in spec.obs_shape):
-        raise EnvError(f"`spec.obs_shape` must be a tuple of positive integers, not {spec.obs_shape!r}.")
-    try:
-        np.dtype(spec.obs_dtype)
-    except TypeError as error:
-        raise EnvError(f"`spec.obs_dtype` must be a numpy dtype, not {spec.obs_dtype!r}.") from error
-    for name, value in (("num_actions", spec.num_actions), ("num_agents", spec.num_agents), ("num_envs", env.num_envs)):
-        if not isinstance(value, int) or value < 1:
-            raise EnvError(f"`{name}` must be an integer of at least 1, not {value!r}.")
-    if spec.max_episode_steps is not None and spec.max_episode_steps < 1:
-        raise EnvError(f"`spec.max_episode_steps` must be None or at least 1, not {spec.max_episode_steps!r}.")
-
-
-def _check_single(env: SingleEnv) -> None:
-    """A `SingleEnv` before `Autoreset` casts and batches it, where its mistakes still have their own names."""
-    spec, key = env.spec, jax.random.key(0)
-    agents = (spec.num_agents,) if spec.num_agents > 1 else ()
-    state, obs = _pair("reset", _abstract("reset", env.reset, key), "(state, observation)")
-    out = _abstract("step", env.step, key, state, jax.ShapeDtypeStruct(agents, jnp.int32))
-    if not isinstance(out, Outcome):
-        raise EnvError(f"`step` must return an Outcome, not a {type(out).__name__}.")
-    _check_same_state(state, out.state)
-    for method, seen in (("reset", obs), ("step", out.obs)):
-        if seen.shape != agents + spec.obs_shape:
-            raise EnvError(
-                f"the observation of `{method}` has shape {seen.shape} but spec says {agents + spec.obs_shape}."
-            )
-        if not np.can_cast(seen.dtype, spec.obs_dtype, "same_kind"):
-            raise EnvError(f"the observation of `{method}` has dtype {seen.dtype} but spec says {spec.obs_dtype}.")
-    scalars = {"reward": out.reward, "terminated": out.terminated, "truncated": out.truncated}
-    for name, value in {**scalars, **{f"info[{key!r}]": value for key, value in out.info.items()}}.items():
-        if value.shape != ():
-            raise EnvError(f"`{name}` of `step` must be one number, not an array of shape {value.shape}.")
-
-
-def _check_shapes(env: JaxEnv, reset: Callable, step: Callable) -> None:
-    """That `reset` and `step` can be traced and yield what the spec says."""
-    state, first = _pair("reset", _abstract("reset", reset, jax.random.key(0)), "(state, TimeStep)")
-    action = jax.ShapeDtypeStruct((env.num_envs, env.spec.num_agents), jnp.int32)
-    after, then = _pair("step", _abstract("step", step, state, action), "(state, TimeStep)")
-    for method, timestep in (("reset", first), ("step", then)):
-        if not isinstance(timestep, TimeStep):
-            raise EnvError(f"`{method}` must return (state, TimeStep), not (state, {type(timestep).__name__}).")
-        check_fields(method, timestep, env.spec, env.num_envs)
-    if set(first.info) != set(then.info):
-        raise EnvError(
-            f"`info` has the names {sorted(first.info)} after `reset` but {sorted(then.info)} after `step`; "
-            "both must have the same."
-        )
-    _check_same_state(state, after)
-
-
-def _check_same_state(before: PyTree, after: PyTree) -> None:
-    """The state keeps its structure, so that it can be carried through a compiled loop."""
-    old, new = (
-        {jax.tree_util.keystr(p): x for p, x in jax.tree_util.tree_leaves_with_path(t)} for t in (before, after)
-    )
-    what = "the state changes between `reset` and `step`"
-    for path in [*old, *new]:
-        if path not in new or path not in old:
-            here, gone = ("reset", "step") if path in old else ("step", "reset")
-            raise EnvError(f"{what}: {here} has `state{path}` and {gone} does not.")
-        a, b = old[path], new[path]
-        if (a.shape, a.dtype) != (b.shape, b.dtype):
-            raise EnvError(f"{what}: `state{path}` is {a.dtype}{list(a.shape)} and becomes {b.dtype}{list(b.shape)}.")
-    if jax.tree.structure(before) != jax.tree.structure(after):
-        raise EnvError(f"{what}: its leaves agree but their containers do not.")
-
-
-def _abstract(method: str, function: Callable, *args: Any) -> Any:
-    return _guard(method, "compiled", lambda: jax.eval_shape(function, *args))
-
-
-def _guard(method: str, treatment: str, run: Callable[[], Any]) -> Any:
-    """Turns what jax raises while it traces user code into one sentence."""
-    try:
-        return run()
-    except EnvError:
-        raise
-    except (jax.errors.JAXTypeError, jax.errors.JAXIndexError, jax.errors.UnexpectedTracerError) as error:
-        raise EnvError(f"`{method}` cannot be {treatment}: {_first_line(error)}") from error
-    except Exception as error:
-        how = "" if treatment == "compiled" else f" when {treatment}"
-        raise EnvError(f"`{method}` raised {type(error).__name__}{how}: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else "no message"
-
-
-def _pair(method: str, result: Any, wanted: str) -> tuple[Any, Any]:
-    if not isinstance(result, tuple) or len(result) != 2:
-        raise EnvError(f"`{method}` must return {wanted}, not {_kind(result)}.")
-    return result
-
-
-def _kind(result: Any) -> str:
-    return f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
-
-
 # ---- running it ----
 
 
 def _check_reset(env: JaxEnv, reset: Callable, seed: int) -> list[str]:
     """The first time step, and whether the key makes a difference."""
     key, other = jax.random.split(jax.random.key(seed))
-    state, timestep = _guard("reset", "run", lambda: reset(key))
+    state, timestep = guard("reset", "run", lambda: reset(key))
     check_first(timestep)
     if not same((state, timestep), reset(key), exact=True):
         raise EnvError("`reset` is not deterministic: the same key gave two different results.")
@@ -328,12 +251,13 @@ def _check_reset(env: JaxEnv, reset: Callable, seed: int) -> list[str]:
 def _run(env: JaxEnv, reset: Callable, step: Callable, steps: int, seed: int) -> Trace:
     """Random legal actions for `steps` steps."""
     rng = np.random.default_rng(seed)
-    state, timestep = reset(jax.random.key(seed))
+    state, timestep = guard("reset", "run", lambda: reset(jax.random.key(seed)))
+    check_first(timestep)
     before, after = [], []
     for _ in range(steps):
         action = _random_action(rng, env, timestep)
         before.append(np.asarray(timestep.obs))
-        state, timestep = _guard("step", "run", lambda s=state, a=action: step(s, a))
+        state, timestep = guard("step", "run", lambda s=state, a=action: step(s, a))
         after.append(jax.device_get(timestep))
     return Trace(np.stack(before), jax.tree.map(lambda *x: np.stack(x), *after))
 
@@ -372,8 +296,8 @@ def _check_pure_and_batched(env: JaxEnv, reset: Callable, step: Callable, seed: 
     try:
         batched = to_numpy(_compiled(jax.vmap(both))(keys, np.stack(actions)))
     except Exception:  # find out whose fault it is; tracing is slow, so only now
-        states, _ = _guard("reset", "vmapped over seeds", lambda: jax.eval_shape(jax.vmap(env.reset), keys))
-        _guard("step", "vmapped over seeds", lambda: jax.eval_shape(jax.vmap(env.step), states, np.stack(actions)))
+        states, _ = guard("reset", "vmapped over seeds", lambda: jax.eval_shape(jax.vmap(env.reset), keys))
+        guard("step", "vmapped over seeds", lambda: jax.eval_shape(jax.vmap(env.step), states, np.stack(actions)))
         raise
     for method, alone, pair in zip(("reset", "step"), (began, went_on), batched, strict=True):
         if all(same(one, jax.tree.map(lambda x, i=i: x[i], pair)) for i, one in enumerate(alone)):

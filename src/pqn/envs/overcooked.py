@@ -84,8 +84,9 @@ class OvercookedEnv:
         earned = rewards[agents[0]]  # jaxmarl hands the team's reward to both
         ret = state.ret + earned
         reward = earned + self.shaping_weight(state.clock) * jnp.sum(stack(agents, info["shaped_reward"]))
+        clock: Any = optax.safe_increment(state.clock)  # stays at the largest number instead of overflowing
         return Outcome(
-            OvercookedState(kitchen, ret, optax.safe_increment(state.clock)),
+            OvercookedState(kitchen, ret, clock),
             stack(agents, obs),
             reward,
             terminated=jnp.bool_(False),

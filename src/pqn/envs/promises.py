@@ -15,6 +15,8 @@ import numpy as np
 from pqn.errors import EnvError
 from pqn.types import Array, EnvSpec, PyTree, TimeStep
 
+REQUIRED = ("obs", "first", "reward", "terminated", "truncated")  # fields of a time step that are never None
+
 
 class Trace(NamedTuple):
     """A run as numpy arrays, time first. `before[t]` is what the agents saw when they chose step t."""
@@ -32,7 +34,22 @@ def check_first(timestep: TimeStep) -> None:
         raise EnvError("`reward` is not 0 after `reset`, where no step has been taken.")
 
 
-def check_fields(method: str, timestep: TimeStep, spec: EnvSpec, num_envs: int) -> None:
+def check_array(what: str, value: Any) -> None:
+    if not (hasattr(value, "shape") and hasattr(value, "dtype")):
+        raise EnvError(f"{what} must be an array, not a {type(value).__name__}.")
+
+
+def check_info(method: str, info: Any) -> None:
+    if not isinstance(info, dict) or not all(isinstance(name, str) for name in info):
+        what = f"one with the names {list(info)}" if isinstance(info, dict) else f"a {type(info).__name__}"
+        raise EnvError(f"`info` of `{method}` must be a dict from words to numbers, not {what}.")
+
+
+def check_fields(method: str, timestep: Any, spec: EnvSpec, num_envs: int) -> None:
+    """Presence, shapes and dtypes of a time step of numpy or jax arrays, or of their shapes alone."""
+    if not isinstance(timestep, TimeStep):
+        raise EnvError(f"`{method}` must return a TimeStep, not a {type(timestep).__name__}.")
+    check_info(method, timestep.info)
     n, agents = (num_envs,), (num_envs, spec.num_agents)
     _check_presence(method, timestep, spec)
     expected = {
@@ -49,11 +66,12 @@ def check_fields(method: str, timestep: TimeStep, spec: EnvSpec, num_envs: int) 
         "ended": (n, bool),
         "valid": (n, bool),
     }
-    fields = {name: (getattr(timestep, name), *wanted) for name, wanted in expected.items()}
+    fields: dict[str, Any] = {name: (getattr(timestep, name), *wanted) for name, wanted in expected.items()}
     fields |= {f"info[{name!r}]": (value, n, np.float32) for name, value in timestep.info.items()}
     for name, (value, shape, dtype) in fields.items():
-        if value is None:
+        if value is None and name not in REQUIRED:
             continue
+        check_array(f"`{name}` of `{method}`", value)
         if value.shape != shape:
             raise EnvError(f"`{name}` of `{method}` has shape {value.shape} but must have {shape}.")
         if value.dtype != np.dtype(dtype):

@@ -229,7 +229,7 @@ def as_jax_env(env: Any, num_envs: int, source: str = "the environment") -> JaxE
     from pqn.envs.base import Autoreset
     from pqn.types import EnvSpec
 
-    missing = [part for part in ("spec", "reset", "step") if not hasattr(env, part)]
+    missing = _missing(env, ("spec",), ("reset", "step"))
     if missing:
         parts = " and ".join(f"`{part}`" for part in missing)
         raise EnvError(f"{source} is a {type(env).__name__} without {parts}; see JaxEnv and SingleEnv in pqn.envs.")
@@ -249,7 +249,7 @@ def as_env(env: Any, num_envs: int, source: str = "the environment") -> JaxEnv |
 
     if not hasattr(env, "send"):
         return as_jax_env(env, num_envs, source)
-    missing = [part for part in ("spec", "num_envs", "reset", "send", "recv", "close") if not hasattr(env, part)]
+    missing = _missing(env, ("spec", "num_envs"), ("reset", "send", "recv", "close"))
     if missing or not isinstance(env, HostEnv):
         parts = " and ".join(f"`{part}`" for part in missing)
         raise EnvError(f"{source} is a {type(env).__name__} without {parts}; see HostEnv in pqn.envs.")
@@ -258,6 +258,11 @@ def as_env(env: Any, num_envs: int, source: str = "the environment") -> JaxEnv |
     if env.num_envs != num_envs:
         raise EnvError(f"{source} has {env.num_envs} environments where {num_envs} were asked for.")
     return env
+
+
+def _missing(env: Any, attributes: tuple[str, ...], methods: tuple[str, ...]) -> list[str]:
+    lacking = [name for name in attributes if not hasattr(env, name)]
+    return lacking + [name for name in methods if not callable(getattr(env, name, None))]
 
 
 def _resolve(name: str) -> tuple[str | None, str]:

@@ -119,7 +119,8 @@ class Player:
             shape = (self.num_seeds, episodes)
             zeros: Any = np.zeros(shape, np.float32)
             finished: Any = np.zeros(shape, bool)
-            result = Evaluation(zeros, zeros, finished, dict.fromkeys(timestep.info, zeros))
+            info: dict[str, Any] = dict.fromkeys(timestep.info, zeros)
+            result = Evaluation(zeros, zeros, finished, info)
             action: Any = np.zeros((*shape, self.learner.spec.num_agents), np.int32)
             carry = self.learner.network.initial_carry(*action.shape)
             for t in range(max_steps):

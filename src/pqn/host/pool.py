@@ -142,16 +142,17 @@ class Pool:
         if failures and not broken:
             raise failures[0]
 
-    def _sound(self, spec: EnvSpec, timestep: TimeStep) -> TimeStep:
+    def _sound(self, spec: EnvSpec, timestep: Any) -> TimeStep:
         """The time step, if its numbers are finite and its truncations announced: else learning would get it wrong."""
         if not np.isfinite(timestep.reward).all():
             raise self._unsound(spec, timestep.reward, "reward")
         if timestep.obs.dtype.kind == "f":
             if not np.isfinite(timestep.obs).all():
                 raise self._unsound(spec, timestep.obs, "observation")
-            final = None if timestep.final_obs is None else timestep.final_obs[timestep.truncated]
-            if final is not None and not np.isfinite(final).all():
-                raise self._unsound(spec, np.where(_like(timestep), timestep.final_obs, 0), "final observation")
+            if timestep.final_obs is not None and not np.isfinite(timestep.final_obs[timestep.truncated]).all():
+                final = np.array(timestep.final_obs)
+                final[~timestep.truncated] = 0.0  # whatever is there, nobody looks
+                raise self._unsound(spec, final, "final observation")
         if not spec.truncates and timestep.truncated.any():
             self.broken = True
             raise EnvFailed(f"{spec.name} truncated an episode although spec.truncates is False")
@@ -186,9 +187,3 @@ class Pool:
             return EnvFailed(f"a worker process of {name} died ({type(error).__name__})")
         said = f": {lines[0]}" if lines else ""
         return EnvFailed(f"{name} could not {what}: it raised {type(error).__name__}{said}")
-
-
-def _like(timestep: TimeStep) -> np.ndarray:
-    """`truncated` [S, n], with axes of length 1 so that it broadcasts against the observations."""
-    flags = np.asarray(timestep.truncated)
-    return flags.reshape(flags.shape + (1,) * (np.ndim(timestep.obs) - flags.ndim))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -134,5 +135,6 @@ class BatchRenorm(nn.Module):
             share = jnp.maximum(1.0 / (updates.value + 1.0), 1.0 - self.momentum)
             mean.value = mean.value + share * (batch_mean - mean.value)
             var.value = var.value + share * (batch_var - var.value)
-            updates.value = optax.safe_increment(updates.value)  # stays at the largest number instead of overflowing
+            counted: Any = optax.safe_increment(updates.value)  # stays at the largest number instead of overflowing
+            updates.value = counted
         return (((wide - batch_mean) / sigma * r + d) * scale + bias).astype(x.dtype)
