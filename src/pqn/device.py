@@ -91,18 +91,25 @@ def _require_device() -> None:
         raise DeviceError(no_device(why)) from error
 
 
-def require_memory(programs: Iterable[Any]) -> None:
-    """Raises `DeviceError` if a compiled program needs more memory than this machine has.
+def require_memory(needed: int) -> None:
+    """Raises `DeviceError` for more bytes than this machine has.
 
     An accelerator refuses by itself. A CPU's system promises memory that it does not have, and kills the process that
     uses it: nothing would be said at all.
     """
-    if jax.default_backend() != "cpu":
-        return
-    needed = max((_bytes(program.memory_analysis()) for program in programs), default=0)
     has = _machine_memory()
-    if needed > has:
+    if jax.default_backend() == "cpu" and needed > has:
         raise DeviceError(out_of_memory(f": it needs {needed / 2**30:.1f} GB, and this machine has {has / 2**30:.1f}"))
+
+
+def size(tree: Any) -> int:
+    """Bytes of a tree of arrays, or of their shapes."""
+    return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
+
+
+def planned(programs: Iterable[Any]) -> int:
+    """Bytes that the largest of some compiled programs holds at once."""
+    return max((_bytes(program.memory_analysis()) for program in programs), default=0)
 
 
 def _bytes(plan: Any) -> int:

@@ -19,7 +19,7 @@ import numpy as np
 from pqn import evaluate as evaluation
 from pqn import rollout
 from pqn.config import Config
-from pqn.device import compiler_options, over_seeds, require_memory, simulator_groups
+from pqn.device import compiler_options, over_seeds, planned, require_memory, simulator_groups, size
 from pqn.envs.base import HostEnv, JaxEnv
 from pqn.envs.check import check_quickly, is_ours
 from pqn.envs.declared import first_line, host_call
@@ -93,6 +93,7 @@ class Program:
         self.hyper = Hyper.of(config)
         self.seeds = jnp.arange(config.seed, config.seed + config.seeds)
         self.state_shape = jax.eval_shape(jax.vmap(self.init_one), self.seeds)
+        require_memory(size(self.state_shape))  # of the least a run needs, before it leaves a trace
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.state_shape)
         self._reported = jax.eval_shape(self.update_one, one, self.hyper)[1]
         self.total_names = sorted(self._reported.keys() - HEALTH)
@@ -160,7 +161,7 @@ class Program:
             options = compiler_options(self.env)
             futures = {name: pool.submit(lambda job=job: job().compile(options)) for name, job in jobs.items()}
             self._compiled = {name: future.result() for name, future in futures.items()}
-        require_memory(self._compiled.values())
+        require_memory(planned(self._compiled.values()))
         self.compile_seconds = time.perf_counter() - began
 
     def init(self) -> RunState:

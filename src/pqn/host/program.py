@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pqn.config import Config
-from pqn.device import compiler_options, over_seeds, require_memory
+from pqn.device import compiler_options, over_seeds, planned, require_memory
 from pqn.errors import ConfigError, EnvFailed
 from pqn.evaluate import Evaluation, step_limit
 from pqn.host.collect import Collector, over_seeds_but_last
@@ -170,7 +170,7 @@ class HostProgram:
                 name: pool.submit(lambda name=name: jobs[name].lower(*shapes[name]).compile(options)) for name in shapes
             }
             self._compiled = {name: future.result() for name, future in futures.items()}
-        require_memory(self._compiled.values())
+        require_memory(planned(self._compiled.values()))
         self._warm_up()
         self.compile_seconds = time.perf_counter() - began
 
