@@ -15,7 +15,7 @@ from oracle import ring as rings
 from oracle.networks import Network, Params, Stats
 from oracle.pqn import Chance, Settings
 from oracle.ring import Ring
-from pqn.config import Config
+from pqn.config import Config, LearnerConfig
 from pqn.host.program import HostProgram
 from pqn.networks.mixers import QMIX
 from pqn.program import Program
@@ -39,6 +39,9 @@ NAMES = (
 # Ours has 64 hidden units in every hypernetwork, which is many for complex steps.
 SMALL_MIXER = mock.patch("pqn.learner.QMIX", functools.partial(QMIX, hyper_size=4))
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # to compile
+
+
+HAS_SCHEDULE_STEPS = hasattr(LearnerConfig, "schedule_steps")
 
 
 class Start(NamedTuple):
@@ -257,8 +260,8 @@ def _start(config: Config, ring: Ring, params: Any, stats: Any, updates: int, se
     return Start(*_read(params, stats, seed), luck, chances)
 
 
-_uniform = functools.partial(jax.jit, static_argnums=1)(lambda key, shape: jax.random.uniform(key, shape))
-_bits = functools.partial(jax.jit, static_argnums=1)(lambda key, shape: jax.random.bits(key, shape))
+_uniform = functools.partial(jax.jit, static_argnums=1)(jax.random.uniform)
+_bits = functools.partial(jax.jit, static_argnums=1)(jax.random.bits)
 
 
 def _read(params: Any, stats: Any, seed: int) -> tuple[Params, Stats]:

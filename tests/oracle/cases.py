@@ -48,7 +48,7 @@ COMPILED: Choices = {
     "memory_layers": (1, 2),
     "agent_id": (False, True),
     "seeds": (1, 2),
-    "schedule": (0, 7),
+    "schedule": (0, 7),  # updates
 }
 
 SIMULATED: Choices = {
@@ -98,13 +98,14 @@ def ring(case: dict[str, Any]) -> Ring:
     return Ring(**{name: case[name] for name in RINGS})
 
 
-def options(case: dict[str, Any]) -> dict[str, Any]:
-    """The configuration of a case."""
+def options(case: dict[str, Any], schedule_steps: bool) -> dict[str, Any]:
+    """The configuration of a case; `schedule_steps` says whether there is that option."""
     steps, segment, burn_in = PIECES[case["pieces"]]
     get = lambda name: case.get(name, COMPILED[name][0])  # noqa: E731
     (eps_start, eps_finish, eps_decay), (gamma, lam) = get("epsilon"), get("returns")
     (l2_final, l2_inner), (epochs, minibatches) = get("l2"), get("passes")
-    return {
+    own_schedule = {"learner.schedule_steps": get("schedule") * steps * ENVS} if schedule_steps else {}
+    return own_schedule | {
         "total_steps": UPDATES_OF_RUN * steps * ENVS + 1,
         "seed": 3,
         "seeds": case["seeds"],

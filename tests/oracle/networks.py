@@ -1,8 +1,8 @@
 """The Q-network and the mixers, forwards only, in numpy.
 
-Gradients come from complex steps (see `pqn.gradient`). So parameters are arrays [P, ...] of P variants, every activation
-has that axis in front (or one of length 1, as long as nothing before it differs), and whatever is not analytic decides by
-real parts: ReLU, absolute values, and everything that is a constant for the gradient.
+Gradients come from complex steps (see `pqn.gradient`). So parameters are arrays [P, ...] of P variants, and every
+activation has that axis in front, or one of length 1 as long as nothing before it differs. Whatever is not analytic
+decides by real parts: ReLU, absolute values, and everything that is a constant for the gradient.
 
 Parameters are a flat dictionary. A name ends in `.kernel`, `.bias` or `.scale`.
 """
@@ -111,10 +111,9 @@ class Network:
         """Whether the agents have one value together."""
         return self.mixer != "independent" or self.agents == 1
 
-    def mix(self, params: Params, values: Array, world: Array | None) -> Array:
+    def mix(self, params: Params, values: Array, world: Array) -> Array:
         """Values [P, ..., M] of agents to those of the team [P, ...], or to themselves if there is no team."""
         if self.mixer == "qmix":
-            assert world is not None
             return qmix(params, values, world)
         return values.sum(-1) if self.joint else values
 
@@ -125,19 +124,19 @@ def dense(params: Params, name: str, x: Array) -> Array:
 
 def relu(x: Array) -> Array:
     _bends_at_zero(x)
-    return np.where(x.real > 0, x, 0.0)
+    return np.where(np.real(x) > 0, x, 0.0)
 
 
 def absolute(x: Array) -> Array:
     _bends_at_zero(x)
-    return np.where(x.real > 0, x, -x)
+    return np.where(np.real(x) > 0, x, -x)
 
 
 closest = [np.inf]  # to zero that a bent function was asked for: there, rounding decides about a gradient
 
 
 def _bends_at_zero(x: Array) -> None:
-    closest[0] = min(closest[0], np.abs(x.real).min())
+    closest[0] = min(closest[0], np.abs(np.real(x)).min())
 
 
 def sigmoid(x: Array) -> Array:

@@ -76,7 +76,7 @@ class Step(NamedTuple):
 class Outcome(NamedTuple):
     """What learning needs of a step beside the inputs; of all environments, or of the steps of a minibatch."""
 
-    avail: Array | None  # [N, M, A]
+    avail: Array  # [N, M, A] bool
     world: Array  # [N, W]
     action: Array  # [N, M]
     reward: Array  # [N] scaled
@@ -108,22 +108,19 @@ def linear(start: float, finish: float, duration: float, now: float) -> float:
     return finish if now >= duration else start + (finish - start) * now / duration
 
 
-def epsilon_greedy(uniform: Array, q: Array, avail: Array | None, epsilon: float) -> Array:
+def epsilon_greedy(uniform: Array, q: Array, avail: Array, epsilon: float) -> Array:
     """Actions [N, M]. One draw u serves both decisions: u < ε explores, and u/ε says which legal action."""
     actions = np.zeros(uniform.shape, np.int32)
     for where, u in np.ndenumerate(uniform):
-        legal = np.arange(q.shape[-1]) if avail is None else np.flatnonzero(avail[where])
-        if not len(legal):
-            continue
-        explores = u < epsilon
-        actions[where] = legal[int(u / epsilon * len(legal))] if explores else legal[np.argmax(q[where][legal])]
+        legal = np.flatnonzero(avail[where])
+        if len(legal):  # otherwise the action is 0, and nobody's
+            rank = int(u / epsilon * len(legal)) if u < epsilon else np.argmax(q[where][legal])
+            actions[where] = legal[rank]
     return actions
 
 
-def legal_maximum(q: Array, avail: Array | None) -> Array:
+def legal_maximum(q: Array, avail: Array) -> Array:
     """max over the legal actions [...]; an agent without any is worth 0."""
-    if avail is None:
-        return q.max(-1)
     return np.where(avail.any(-1), np.where(avail, q, -np.inf).max(-1), 0.0)
 
 
@@ -151,11 +148,11 @@ def lambda_return(rewards: list, values: list, done: list, rests: list, gamma: f
 
 def gradient(loss: Callable[[Params], Array], params: Params) -> Params:
     """∂loss/∂p = Im loss(p + iη) / η for every number p: exact, since no difference is taken."""
-    single = {name: value[None] for name, value in params.items()}
     found = {}
     for name, value in params.items():
         steps = 1j * TINY * np.eye(value.size).reshape(value.size, *value.shape)
-        found[name] = np.broadcast_to(loss(single | {name: value + steps}).imag / TINY, value.size).reshape(value.shape)
+        slope = np.imag(loss(single(params) | {name: value + steps})) / TINY
+        found[name] = np.broadcast_to(slope, value.size).reshape(value.shape)
     return found
 
 
@@ -268,7 +265,7 @@ class PQN:
     def see(self, now: Any, action: Array) -> None:
         """What the agents act on next, which `action` led to."""
         self.inputs = Inputs(now.obs, now.first, action, now.reward)
-        self.avail, self.state = now.avail, global_state(now.obs, now.world)
+        self.avail, self.state = self.legal(now.avail), global_state(now.obs, now.world)
 
     def act(self, memory: Memory, inputs: Inputs) -> tuple[Memory, Array]:
         """Memory after one step and Q [N, M, A], with running statistics."""
@@ -276,7 +273,11 @@ class PQN:
         memory, q, _ = self.network(single(self.params), self.stats, memory, one, train=False)
         return memory, q[0, 0]
 
-    def value(self, q: Array, avail: Array | None, world: Array) -> Array:
+    def legal(self, avail: Array | None) -> Array:
+        """The mask of legal actions [N, M, A]; without one, all are."""
+        return np.ones((self.s.envs, self.network.agents, self.network.actions), bool) if avail is None else avail
+
+    def value(self, q: Array, avail: Array, world: Array) -> Array:
         """max_a Q of the team [...], or of each agent [..., M]."""
         return self.network.mix(single(self.params), legal_maximum(q, avail)[None], world)[0]
 
@@ -286,7 +287,8 @@ class PQN:
         if self.s.bootstrap_truncation and cut.any():
             final = Inputs(now.final_obs, np.zeros_like(now.first), action, now.reward)
             _, q = self.act(self.memory, final)
-            rest[cut] = self.value(q, now.final_avail, global_state(now.final_obs, now.final_world))[cut]
+            values = self.value(q, self.legal(now.final_avail), global_state(now.final_obs, now.final_world))
+            rest[cut] = values[cut]
         return rest
 
     def count(self, now: Any, report: dict[str, float]) -> None:
@@ -302,7 +304,7 @@ class PQN:
 
     def note_ties(self, q: Array, draws: Array, epsilon: float) -> None:
         for where in np.ndindex(draws.shape):
-            legal = q[where] if self.avail is None else q[where][self.avail[where]]
+            legal = q[where][self.avail[where]]
             if len(legal) > 1 and draws[where] >= epsilon:
                 second, first = np.sort(legal)[-2:]
                 self.closest = min(self.closest, first - second)
@@ -359,12 +361,7 @@ class PQN:
             for k, layer in enumerate(self.memory)
         ]
         of_batch = [
-            Outcome(
-                *(
-                    None if outcomes[0][f] is None else across(lambda t, f=f, i=i: outcomes[t + i][f])
-                    for f in range(len(Outcome._fields))
-                )
-            )
+            Outcome(*(across(lambda t, f=f, i=i: outcomes[t + i][f]) for f in range(len(Outcome._fields))))
             for i in range(s.segment)
         ]
         target = along(lambda t: targets[t], s.segment)
@@ -393,9 +390,7 @@ class PQN:
         q = q[:, self.s.burn_in :]
         action, valid, world = (np.stack([getattr(o, name) for o in outcomes]) for name in ("action", "valid", "world"))
         chosen = np.take_along_axis(q, action[None, ..., None], axis=-1)[..., 0]  # [P, L, B, M]
-        can_act = np.ones(action.shape, bool)
-        if outcomes[0].avail is not None:
-            can_act = np.stack([np.any(o.avail, axis=-1) for o in outcomes])
+        can_act = np.stack([o.avail.any(-1) for o in outcomes])
         values = self.network.mix(params, np.where(can_act, chosen, 0.0), world)  # [P, L, B] or [P, L, B, M]
         counts = valid if self.network.joint else valid[..., None] & can_act
         number = max(counts.sum(), 1)

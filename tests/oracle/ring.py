@@ -71,55 +71,54 @@ def start(xp: Any, ring: Ring, luck: Any) -> tuple[State, Outcome]:
     no = xp.zeros(luck.shape, bool)
     state = _fresh(xp, State(no.astype(xp.int32), no.astype(xp.int32), luck, no))
     zero = xp.zeros(luck.shape, xp.float32)
-    return state, _outcome(xp, ring, state, state, ~no, zero, no, no, no, ~no)
+    return state, _outcome(xp, ring, state, state, first=~no, reward=zero, terminated=no, truncated=no, valid=~no)
 
 
 def step(xp: Any, ring: Ring, state: State, action: Any) -> tuple[State, Outcome]:
     """Takes the actions [N, M]."""
     resets = state.over
-    before = state.place
-    legal = xp.asarray(LEGAL)[before][:, : ring.agents]
+    legal = xp.asarray(LEGAL)[state.place][:, : ring.agents]
     acts = xp.any(legal, -1) | (not ring.masked)  # [N, M] what an agent does that can do nothing has no effect
     push = xp.sum(xp.where(acts, action, 0) * (1 + xp.arange(ring.agents)), -1).astype(xp.int32)
     luck = _next(xp, state.luck)
-    place = (before + 1 + push + _draw(xp, luck, 2)) % PLACES
+    place = (state.place + 1 + push + _draw(xp, luck, 2)) % PLACES
     time = state.time + 1
     terminated = xp.asarray(ENDS)[place] & ~resets
-    cut = {"never": terminated & False, "limit": time >= LIMIT, "anywhere": xp.asarray(LEAVES)[place]}[ring.cuts]
+    cut = {"never": resets & False, "limit": time >= LIMIT, "anywhere": xp.asarray(LEAVES)[place]}[ring.cuts]
     truncated = cut & ~terminated & ~resets
-    reward = xp.where(resets, xp.float32(0), xp.asarray(REWARD)[before, push])
-    done = terminated | truncated
-    final = State(place, time, luck, done)
-    restart = resets if ring.next_step else done
-    fresh = _fresh(xp, final)
-    after = State(*(xp.where(restart, new, old) for new, old in zip(fresh, final, strict=True)))
-    ended = done & (place < 5) if ring.lives else done
-    return after, _outcome(xp, ring, after, final, restart, reward, terminated, truncated, ended, ~resets)
+    reward = xp.where(resets, xp.float32(0), xp.asarray(REWARD)[state.place, push])
+    final = State(place, time, luck, terminated | truncated)
+    first = resets if ring.next_step else final.over
+    after = State(*(xp.where(first, new, old) for new, old in zip(_fresh(xp, final), final, strict=True)))
+    facts = {"first": first, "reward": reward, "terminated": terminated, "truncated": truncated, "valid": ~resets}
+    return after, _outcome(xp, ring, after, final, **facts)
 
 
-def _outcome(
-    xp: Any, ring: Ring, state: State, final: State, first: Any, reward: Any, terminated: Any, truncated: Any, *rest: Any
-) -> Outcome:
-    ended, valid = rest
-    cuts = ring.cuts != "never"
-    see = lambda table, s: xp.asarray(table)[s.place, xp.minimum(s.time, TIMES - 1)]  # noqa: E731
-    obs, final_obs = (see(OBS, s)[:, : ring.agents] for s in (state, final))
-    avail, final_avail = (xp.asarray(LEGAL)[s.place][:, : ring.agents] if ring.masked else None for s in (state, final))
-    world, final_world = (see(STATE, s) if ring.world else None for s in (state, final))
+def _outcome(xp: Any, ring: Ring, state: State, final: State, **facts: Any) -> Outcome:
+    """What is seen in `state`, and was seen in `final` if that ended an episode."""
+
+    def seen(state: State) -> tuple[Any, Any, Any]:
+        where = (state.place, xp.minimum(state.time, TIMES - 1))
+        avail = xp.asarray(LEGAL)[state.place][:, : ring.agents]
+        obs, world = xp.asarray(OBS)[where][:, : ring.agents], xp.asarray(STATE)[where]
+        return obs, avail if ring.masked else None, world if ring.world else None
+
+    obs, avail, world = seen(state)
+    final_obs, final_avail, final_world = seen(final) if ring.cuts != "never" else (None, None, None)
     return Outcome(
         obs=obs,
-        first=xp.broadcast_to(first[:, None], (len(reward), ring.agents)),
-        reward=reward,
-        terminated=terminated,
-        truncated=truncated,
-        final_obs=final_obs if cuts else None,
+        first=xp.broadcast_to(facts["first"][:, None], obs.shape[:2]),
+        reward=facts["reward"],
+        terminated=facts["terminated"],
+        truncated=facts["truncated"],
+        final_obs=final_obs,
         avail=avail,
-        final_avail=final_avail if cuts else None,
+        final_avail=final_avail,
         world=world,
-        final_world=final_world if cuts else None,
-        ended=ended if ring.lives else None,
-        info={"score": reward + final.time.astype(xp.float32)},
-        valid=valid if ring.next_step else None,
+        final_world=final_world,
+        ended=final.over & (final.place < 5) if ring.lives else None,
+        info={"score": facts["reward"] + final.time.astype(xp.float32)},
+        valid=facts["valid"] if ring.next_step else None,
     )
 
 
