@@ -105,7 +105,7 @@ def test_unwritable_directory(capsys, tmp_path):
     assert "cannot create the run directory" in capsys.readouterr().err
 
 
-def test_a_checkpoint_from_another_network(capsys, tmp_path, finished_run):
+def test_a_checkpoint_of_another_configuration(capsys, tmp_path, finished_run):
     import shutil
 
     out = tmp_path / "run"
@@ -115,7 +115,7 @@ def test_a_checkpoint_from_another_network(capsys, tmp_path, finished_run):
     (out / "config.json").write_text(json.dumps(config))
     assert main(["resume", str(out)]) == 2
     error = capsys.readouterr().err
-    assert "another network" in error and "(2, 16" in error
+    assert "network.hidden is [32] in config.json and [16] in the checkpoint" in error
 
 
 def test_train_eval_plot(tmp_path):
@@ -146,6 +146,17 @@ def test_sweep(tmp_path, capsys):
     before = (tmp_path / "sweep" / rows[0]["label"] / "summary.json").read_bytes()
     assert main(words) == 0
     assert (tmp_path / "sweep" / rows[0]["label"] / "summary.json").read_bytes() == before
+    capsys.readouterr()
+    for option, value, old in (
+        ("--total-steps", "1280", "640"),
+        ("--learner.lr", "0.5", "0.0005"),
+        ("--seeds", "2", "1"),
+    ):
+        assert main([*words, option, value]) == 2
+        name = option.removeprefix("--").replace("-", "_")
+        said = capsys.readouterr()
+        assert f"{name} is {value} in this sweep and {old} in that run" in said.err and not said.out
+    assert main([*words, "--save.keep", "1"]) == 0  # says nothing about the results
 
 
 def test_training_in_a_directory_that_holds_a_run(capsys, finished_run):

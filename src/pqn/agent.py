@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pqn import checkpoint, runs
-from pqn.config import Config, Seed, Share
-from pqn.errors import CheckpointError, ObservationError, RunError
+from pqn.config import Seed, Share
+from pqn.errors import ObservationError, RunError
 from pqn.exploration import epsilon_greedy
 from pqn.fields import brief, checked
 from pqn.learner import Learner, LearnerState
+from pqn.opened import open_run
 from pqn.types import Array, EnvSpec, PyTree
 
 
@@ -134,46 +133,29 @@ def _shaped(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Array:
         raise ObservationError(f"{name} is {brief(value)}; it must be finite and of the shape {shape}") from None
 
 
-def load(run: str | os.PathLike[str], seed: int | None = None) -> Agent:
-    """Loads the agent of a run's newest intact checkpoint.
+def load(run: str | os.PathLike[str], seed: int | None = None, *, env: Any = None) -> Agent:
+    """Loads the agent of a run's newest intact checkpoint; a Python warning says so where that is not the newest.
 
     Args:
       run: a run directory.
       seed: which of the run's seeds; by default the first.
+      env: an environment to compare with the one that the agent was trained in; see `pqn.train`. None is made without.
 
     Raises:
-      RunError: `run` is no run directory, has no checkpoint yet, or did not train `seed`.
-      CheckpointError: the checkpoint is damaged or from another network.
+      RunError: `run` is no run directory, or did not train `seed`.
+      CheckpointError: there is no checkpoint yet, it is damaged, or it is from another run or network.
+      EnvError: the agent cannot play in `env`.
     """
-    path, config, learner, step = open_run(run)
+    opened = open_run(run)
+    trained = opened.newest()
+    config = trained.config
     index = 0 if seed is None else seed - config.seed
     if not 0 <= index < config.seeds:
         raise RunError(f"{run} trained seeds {config.seed} to {config.seed + config.seeds - 1}, not {seed}")
-    return Agent(learner, load_learner(path, learner, index), step)
-
-
-def open_run(run: str | os.PathLike[str]) -> tuple[Path, Config, Learner, int]:
-    """The newest intact checkpoint of a run, its configuration, its learner and the steps trained."""
-    path = checkpoint.latest(runs.RunDir.open(run).checkpoints)
-    if path is None:
-        raise RunError(f"{run} has no intact checkpoint to load")
-    meta = checkpoint.read_metadata(path)
-    config = Config.from_dict(meta["config"])
-    return path, config, Learner(config, spec_from_dict(meta["spec"])), int(meta["step"])
-
-
-def load_learner(path: str | os.PathLike[str], learner: Learner, index: int) -> LearnerState:
-    """Parameters and statistics of one seed; the optimiser's state stays on disk."""
-    like = jax.eval_shape(learner.init, jax.random.key(0))
-    tree = checkpoint.read_tree(path, "learner")
-    pick = lambda name: jax.tree.map(lambda x: jnp.asarray(x[index]), tree.get(name, {}))  # noqa: E731
-    params, stats = pick("params"), pick("stats")
-    found = jax.tree.map(lambda x: (x.shape, x.dtype), params)
-    wanted = jax.tree.map(lambda x: (x.shape, x.dtype), like.params)
-    if found != wanted:
-        raise CheckpointError(f"the checkpoint {path} is from another network than its configuration describes")
-    return like._replace(params=params, stats=stats, opt=(), updates=jnp.asarray(tree["updates"][index]))
-
-
-def spec_from_dict(data: dict[str, Any]) -> EnvSpec:
-    return EnvSpec(**data | {"obs_shape": tuple(data["obs_shape"]), "obs_dtype": np.dtype(data["obs_dtype"])})
+    if env is not None:
+        source = opened.source(env, "eval")
+        made = source(1)
+        getattr(made, "close", lambda: None)()
+        opened.compare(trained, source, made.spec, exact=False)
+    learner, states = trained.learner()
+    return Agent(learner, jax.tree.map(lambda x: x[index], states), trained.step)

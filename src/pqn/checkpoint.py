@@ -74,7 +74,7 @@ class Leaf(NamedTuple):
     """Generator of a PRNG key, which is stored as its raw data; None for plain arrays."""
 
     def __str__(self) -> str:
-        return f"{_shown(self.name)} with shape {self.shape} and dtype {self.dtype}"
+        return f"{files.shown(self.name)} with shape {self.shape} and dtype {self.dtype}"
 
     @property
     def stored_bytes(self) -> int:
@@ -141,7 +141,9 @@ def save(
         _write(temporary / DATA, data)
         _write(temporary / MANIFEST, manifest)
         fsync_directory(temporary)
-        if os.path.lexists(final):  # a directory cannot be renamed onto another; `_listing` finds the old one if we die here
+        if os.path.lexists(
+            final
+        ):  # a directory cannot be renamed onto another; `_listing` finds the old one if we die here
             replaced = final.with_name(final.name + ".replaced")
             _remove(replaced)
             final.rename(replaced)
@@ -295,7 +297,7 @@ def read(path: PathLike) -> Contents:
     except safetensors.SafetensorError as error:
         raise _damaged(path, f"{DATA} is not a safetensors file") from error
     if stored.keys() != leaves.keys():
-        name = _shown(min(stored.keys() ^ leaves.keys()))
+        name = files.shown(min(stored.keys() ^ leaves.keys()))
         raise _damaged(path, f"{name} is in one of {DATA} and {MANIFEST} only")
     for name, leaf in leaves.items():
         if len(stored[name]["data"]) != leaf.stored_bytes:
@@ -321,9 +323,7 @@ def place(contents: Contents, like: Tree, prefix: str = "") -> Tree:
     depth = prefix.count("/") + 1
     parts = {"/".join(name.split("/")[:depth]) for name in wanted}
     found = {
-        name: leaf
-        for name, leaf in contents.leaves.items()
-        if not prefix or "/".join(name.split("/")[:depth]) in parts
+        name: leaf for name, leaf in contents.leaves.items() if not prefix or "/".join(name.split("/")[:depth]) in parts
     }
     _compare(found, {name: _describe(name, leaf) for name, leaf in wanted.items()})
     values = [_place(contents.leaves[name], contents.arrays[name], leaf) for name, leaf in wanted.items()]
@@ -408,7 +408,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     if seal != _seal(content):
         raise _damaged(path, f"{MANIFEST} does not match its own SHA-256")
     version = content.get("format_version")
-    if version != FORMAT_VERSION:
+    if type(version) is not int or version != FORMAT_VERSION:
         raise CheckpointError(
             f"the checkpoint {path} has format version {version!r:.20}, "
             f"and this version of pqn reads version {FORMAT_VERSION}"
@@ -427,8 +427,12 @@ def _check_manifest(path: Path, content: Mapping[str, Any]) -> None:
         raise _damaged(path, f"its {MANIFEST} is of step {step}")
     if not isinstance(content.get("metadata"), dict):
         raise _damaged(path, f"{MANIFEST} has no metadata")
-    sound = isinstance(data, dict) and data.get("file") == DATA and is_count(data.get("bytes"))
-    if not sound or not isinstance(data["sha256"] if "sha256" in data else None, str):
+    if (
+        not isinstance(data, dict)
+        or data.get("file") != DATA
+        or not is_count(data.get("bytes"))
+        or "sha256" not in data
+    ):
         raise _damaged(path, f"{MANIFEST} does not describe {DATA}")
 
 
@@ -443,18 +447,18 @@ def _leaves(path: Path, manifest: Mapping[str, Any]) -> dict[str, Leaf]:
         if not isinstance(name, str) or len(name) > MOST_NAME or name.count("/") > files.MOST_DEPTH:
             raise _damaged(path, f"{MANIFEST} has an array without a name that can be")
         if name in leaves:
-            raise _damaged(path, f"{_shown(name)} occurs twice in {MANIFEST}")
+            raise _damaged(path, f"{files.shown(name)} occurs twice in {MANIFEST}")
         if not isinstance(shape, list) or not all(map(is_count, shape)) or math.prod(shape) >= MOST_ELEMENTS:
-            raise _damaged(path, f"{_shown(name)} has a shape that cannot be in {MANIFEST}")
+            raise _damaged(path, f"{files.shown(name)} has a shape that cannot be in {MANIFEST}")
         leaf = Leaf(name, tuple(shape), dtype if isinstance(dtype, str) else "", entry.get("key_impl"))
         is_key = leaf.dtype in _KEYS and _KEYS[leaf.dtype][0] == leaf.key_impl
         if not is_key and (leaf.dtype not in _DTYPES or leaf.key_impl is not None):
-            raise _damaged(path, f"{_shown(name)} has a dtype that cannot be in {MANIFEST}")
+            raise _damaged(path, f"{files.shown(name)} has a dtype that cannot be in {MANIFEST}")
         leaves[name] = leaf
     for name in leaves:
         parts = name.split("/")
         if any("/".join(parts[:count]) in leaves for count in range(1, len(parts))):
-            raise _damaged(path, f"{_shown(name)} lies within another array in {MANIFEST}")
+            raise _damaged(path, f"{files.shown(name)} lies within another array in {MANIFEST}")
     return leaves
 
 
@@ -468,7 +472,7 @@ def _read_data(path: Path, expected: Mapping[str, Any], least: int) -> bytes:
     data = _read_bytes(path, DATA, size)
     if len(data) != size:
         raise _damaged(path, f"{DATA} has {len(data)} bytes instead of {size}")
-    if hashlib.sha256(data).hexdigest() != expected["sha256"]:
+    if hashlib.sha256(data).hexdigest() != expected.get("sha256"):
         raise _damaged(path, f"the SHA-256 of {DATA} is not the one in {MANIFEST}")
     return data
 
@@ -530,9 +534,9 @@ def _compare(found: Mapping[str, Leaf], wanted: Mapping[str, Leaf]) -> None:
         elif need is None:
             difference = f"it holds {have}, which this run does not have"
         elif have.shape != need.shape:
-            difference = f"{_shown(name)} has shape {have.shape}, this run needs {need.shape}"
+            difference = f"{files.shown(name)} has shape {have.shape}, this run needs {need.shape}"
         else:
-            difference = f"{_shown(name)} has dtype {have.dtype}, this run needs {need.dtype}"
+            difference = f"{files.shown(name)} has dtype {have.dtype}, this run needs {need.dtype}"
         origin = "network" if _is_weight(name) else "configuration or version of pqn"
         raise CheckpointError(f"this checkpoint is from another {origin}: {difference}")
 
@@ -587,11 +591,6 @@ def _escape(key: str) -> str:
 
 def _unescape(key: str) -> str:
     return key.replace("%5F", "_").replace("%2F", "/").replace("%25", "%")
-
-
-def _shown(name: str) -> str:
-    """A name from a file, safe to print on a terminal."""
-    return name if name.isprintable() else repr(name)
 
 
 def _size(count: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -141,8 +142,25 @@ def histogram(returns: np.ndarray, most: int = 32) -> dict[str, int] | None:
     return {f"{value:.0f}": int(count) for value, count in zip(values, counts, strict=True)}
 
 
-def evaluate_run(run: str | os.PathLike[str], episodes: int, epsilon: float = 0.0, seed: int = 0) -> dict[str, Any]:
+def evaluate_run(
+    run: str | os.PathLike[str],
+    episodes: int,
+    epsilon: float = 0.0,
+    seed: int = 0,
+    *,
+    env: Any = None,
+    warn: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
     """Plays all agents of a run's newest intact checkpoint.
+
+    Args:
+      run: a run directory.
+      episodes: how many for each seed.
+      epsilon: exploration.
+      seed: of the episodes.
+      env: where to play, if not in the environment that the run records by name: that of a run which was trained in one
+        of your own, or any other that the network fits; see `pqn.train`.
+      warn: told what the user should know, in a sentence; by default a Python warning.
 
     Returns:
       A report: env, step, seeds, episodes, returns [S][episodes], return_mean and return_std [S], mean, quartiles
@@ -151,22 +169,23 @@ def evaluate_run(run: str | os.PathLike[str], episodes: int, epsilon: float = 0.
       where none ended, quartiles and means are None or NaN.
 
     Raises:
+      PqnError: with a sentence for the user: not a run, no intact checkpoint, or not an environment for its agents.
       EnvFailed: the environment failed, or gave a reward that is no number.
     """
-    from pqn.agent import load_learner, open_run
     from pqn.device import enable_compilation_cache
-    from pqn.envs import registry
     from pqn.envs.check import check_quickly, is_ours
+    from pqn.opened import open_run
 
     enable_compilation_cache()
-    path, config, learner, step = open_run(run)
-    make_env: Any = lambda num_envs: registry.make(config.env.name, num_envs, **config.env.kwargs)  # noqa: E731
+    opened = open_run(run, warn)
+    make_env: Any = opened.source(env, "eval")
+    trained = opened.newest()
+    config, step, (learner, stacked) = trained.config, trained.step, trained.learner()
     env = make_env(episodes)
+    opened.compare(trained, make_env, env.spec, exact=False)
     if not is_ours(env):
         check_quickly(env)
     limit = step_limit(config, env.spec)
-    states = [load_learner(path, learner, index) for index in range(config.seeds)]
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
     keys = jax.random.split(jax.random.key(seed), config.seeds)
     if isinstance(env, HostEnv):
         from pqn.host.greedy import Player
@@ -179,7 +198,7 @@ def evaluate_run(run: str | os.PathLike[str], episodes: int, epsilon: float = 0.
     returns = result.check(config.env.name, config.seed).ret
     known = returns[~np.isnan(returns)]
     return {
-        "env": config.env.name,
+        "env": make_env.name,
         "step": step,
         "seeds": list(range(config.seed, config.seed + config.seeds)),
         "episodes": episodes,

@@ -22,7 +22,7 @@ from pqn.errors import RunError, reason
 
 MOST_JSON = 16 * 2**20  # bytes of a JSON file; ours are a few kilobytes
 MOST_DEPTH = 32  # of nested lists and objects; ours have six
-MOST_INTEGER = 2**63  # beyond it no counter, seed or size of ours can lie
+MOST_NUMBER = {bool: 2, int: 2**63, float: math.inf}  # no counter, seed or size of ours can reach these
 
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -172,11 +172,14 @@ def _check_values(content: Any) -> None:
                 deeper.extend(value.values())
             elif isinstance(value, list):
                 deeper.extend(value)
-            elif isinstance(value, float) and not math.isfinite(value):
-                raise _Refused("it holds a number beyond all bounds")
-            elif isinstance(value, int) and abs(value) >= MOST_INTEGER:
+            elif isinstance(value, int | float) and not abs(value) < MOST_NUMBER[type(value)]:
                 raise _Refused("it holds a number beyond all bounds")
         level, depth = deeper, depth + 1
+
+
+def shown(text: str) -> str:
+    """Text from a file, safe to print: what would move a terminal's cursor or colour it is spelled out."""
+    return "".join(character if character.isprintable() else ascii(character)[1:-1] for character in text)
 
 
 # ---------------------------------------------------------------------------------------------------------- writing

@@ -68,6 +68,7 @@ class MetricsWriter:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self.counts: dict[str, int] = {}  # kind -> rows of it that the file holds
         try:
             _drop_torn_tail(self.path)
             self._file = files.open_to_append(self.path)
@@ -82,6 +83,11 @@ class MetricsWriter:
                 line = line[self._file.write(line) :]
         except OSError as error:
             raise _write_error(self.path, error) from error
+        self._count(row)
+
+    def _count(self, row: Mapping[str, Any]) -> None:
+        kind = str(row.get("kind"))
+        self.counts[kind] = self.counts.get(kind, 0) + 1
 
     def sync(self) -> None:
         """Force the rows onto the disk.
@@ -103,15 +109,39 @@ class MetricsWriter:
         try:
             self._file.close()
             lines = _lines(files.read_bytes(self.path, MOST_BYTES))
-            kept = [line for line, row in lines if row and row.get("update", update) <= update]
+            kept = [(line, row) for line, row in lines if row and row.get("update", update) <= update]
             with files.create(temporary) as file:
-                file.writelines(kept)
+                file.writelines(line for line, _ in kept)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, self.path)  # a crash leaves the old file or the new one, never half of either
             self._file = files.open_to_append(self.path)
         except OSError as error:
             raise _write_error(self.path, error) from error
+        self.counts = {}
+        for _, row in kept:
+            self._count(row)
+
+    def gap(self, update: int, counts: Mapping[str, int] | None) -> str | None:
+        """What is missing of a file that was complete up to `update`, in words; None where nothing is.
+
+        Args:
+          update: the last one that a training row should cover.
+          counts: rows of each kind that there should be, None if nobody counted.
+        """
+        missing, reached = [], 0
+        for row in read_metrics(self.path):
+            if row.get("kind") == "train":
+                last, covered = row.get("update", reached), row.get("updates")
+                if isinstance(covered, int) and last - covered > reached:  # older rows do not say how many they cover
+                    missing.append((reached + 1, last - covered))
+                reached = last
+        if reached < update:
+            missing.append((reached + 1, update))
+        if missing:
+            return "there is no training row of update " + ", ".join(f"{a} to {b}" for a, b in missing)
+        fewer = {kind: count for kind, count in (counts or {}).items() if self.counts.get(kind, 0) < count}
+        return ", ".join(f"{self.counts.get(k, 0)} of {n} rows of {k} are there" for k, n in fewer.items()) or None
 
     def close(self) -> None:
         """Close the file; closing twice is harmless."""

@@ -126,15 +126,21 @@ class Program:
         """Lifts a function of one seed to all of them."""
         return over_seeds(function, self.config.seeds)
 
-    def _chunk(self, state: RunState, hyper: Hyper, count: Array) -> tuple[RunState, tuple[Array, Array]]:
-        """`count` updates of every seed. Returns the totals as two arrays, of `total_names` [F, S] and of `HEALTH`."""
+    def _chunk(
+        self, state: RunState, hyper: Hyper, count: Array, before: dict[str, Array] | None = None
+    ) -> tuple[RunState, tuple[Array, Array]]:
+        """`count` updates of every seed. Returns the totals as two arrays, of `total_names` [F, S] and of `HEALTH`.
+
+        The sums go on from those of `before`, one update after the other, so that where a run is cut into chunks can
+        not change a digit of them.
+        """
 
         def body(_: Array, c: tuple[RunState, dict[str, Array]]) -> tuple[RunState, dict[str, Array]]:
             state, totals = c
             state, metrics = self.over_seeds(lambda one: self.update_one(one, hyper))(state)
             return state, combine(totals, metrics)
 
-        c = (state, blank(self._reported, self.config.seeds))
+        c = (state, blank(self._reported, self.config.seeds) | (before or {}))
         state, totals = jax.lax.fori_loop(0, count, body, c)
         # Few arrays, since each is a transfer; the numbers of updates stay integers, which are exact.
         floats, ints = ([totals[name] for name in names] for names in (self.total_names, HEALTH))
@@ -151,8 +157,9 @@ class Program:
         """Compiles the three programs side by side; with a warm compilation cache this is a matter of loading them."""
         began = time.perf_counter()
         shape, count = self.state_shape, jax.ShapeDtypeStruct((), jnp.int32)
+        sums = dict.fromkeys(self.total_names, jax.ShapeDtypeStruct((self.config.seeds,), jnp.float32))
         jobs = {
-            "chunk": lambda: jax.jit(self._chunk, donate_argnums=0).lower(shape, self.hyper, count),
+            "chunk": lambda: jax.jit(self._chunk, donate_argnums=0).lower(shape, self.hyper, count, sums),
             "init": lambda: jax.jit(self.over_seeds(self.init_one)).lower(self.seeds),
         }
         if self.config.eval.count:
@@ -168,9 +175,13 @@ class Program:
         """Fresh state of all seeds."""
         return self._compiled["init"](self.seeds)
 
-    def chunk(self, state: RunState, count: int) -> tuple[RunState, dict[str, np.ndarray]]:
-        """`count` updates, and their totals per seed (see `totals.combine`)."""
-        state, totals = self._compiled["chunk"](state, self.hyper, np.int32(count))
+    def chunk(
+        self, state: RunState, count: int, before: dict[str, Any] | None = None
+    ) -> tuple[RunState, dict[str, np.ndarray]]:
+        """`count` updates, and the totals per seed of those that `before` is of and of these (see `totals.combine`)."""
+        nothing = np.zeros(self.config.seeds, np.float32)
+        sums = {name: np.float32((before or {}).get(name, nothing)) for name in self.total_names}
+        state, totals = self._compiled["chunk"](state, self.hyper, np.int32(count), sums)
         floats, ints = jax.device_get(totals)
         return state, dict(zip((*self.total_names, *HEALTH), (*floats, *ints), strict=True))
 

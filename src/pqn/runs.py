@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import datetime
 import errno
-import importlib.metadata
 import os
 import platform
 import re
@@ -30,6 +29,7 @@ from typing import Any, Self
 
 from pqn import files
 from pqn.errors import RUN_DIRECTORY, RunError, reason
+from pqn.identity import version, versions_of
 from pqn.metrics import to_json
 
 CONFIG = "config.json"
@@ -183,6 +183,25 @@ class RunDir:
             )
 
 
+def read_summary(run: RunDir) -> dict[str, Any]:
+    """The outcome of a finished run.
+
+    Raises:
+        RunError: there is none, or it lacks what every summary has.
+    """
+    summary, wanted = run.read_json(SUMMARY), {"preset": str, "steps": int, "seeds": int, "device": str}
+    wanted |= dict.fromkeys(("wall_seconds", "compile_seconds", "train_seconds", "steps_per_second"), (int, float))
+    sound = isinstance(summary, dict) and all(isinstance(summary.get(key), kind) for key, kind in wanted.items())
+    returns = summary.get("eval_return") if sound else None
+    if returns is not None:  # null stands for a seed of which no episode ended
+        per_seed = returns.get("per_seed") if isinstance(returns, dict) else None
+        numbers = [*per_seed, returns.get("mean")] if isinstance(per_seed, list) else [""]
+        sound = all(x is None or isinstance(x, int | float) for x in numbers)
+    if not sound:
+        raise RunError(f"{run.path / SUMMARY} is damaged: it does not hold the outcome of a run")
+    return summary
+
+
 def default_path(preset: str, root: PathLike = "runs", now: datetime.datetime | None = None) -> Path:
     """Return `<root>/<preset>-<YYYYmmdd-HHMMSS>` in local time, with `-2`, `-3`, … where that is taken."""
     now = now or datetime.datetime.now()
@@ -196,20 +215,24 @@ def default_path(preset: str, root: PathLike = "runs", now: datetime.datetime | 
 
 def describe_environment(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Describe what a run depends on besides its configuration: versions, source commit, machine, command, date."""
-    packages = ("jax", "jaxlib", "flax", "optax", "gymnax", "numpy")
     commit, dirty = _source_commit()
     return {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": list(sys.argv if argv is None else argv),
-        "versions": {
-            "python": platform.python_version(),
-            "pqn": _version("pqn-jax") or getattr(sys.modules.get("pqn"), "__version__", None),
-            **{package: _version(package) for package in packages},
-        },
+        "versions": versions(),
         "git": {"commit": commit, "dirty": dirty},
         "platform": platform.platform(),
         "host": socket.gethostname(),
         "cpus": os.cpu_count(),
+    }
+
+
+def versions() -> dict[str, str | None]:
+    """Of Python, of pqn and of the packages that every run computes with."""
+    return {
+        "python": platform.python_version(),
+        "pqn": version("pqn-jax") or getattr(sys.modules.get("pqn"), "__version__", None),
+        **versions_of(("jax", "jaxlib", "flax", "optax", "gymnax", "numpy")),
     }
 
 
@@ -268,13 +291,6 @@ def _holder(descriptor: int) -> str:
         return "another process"
     elsewhere = len(fields) > 1 and fields[1] != socket.gethostname()
     return f"process {fields[0]}" + (f" on {fields[1]}" if elsewhere else "")
-
-
-def _version(distribution: str) -> str | None:
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return None
 
 
 def _source_commit() -> tuple[str | None, bool | None]:

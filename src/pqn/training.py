@@ -8,29 +8,31 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
 import os
 import signal
 import time
-from collections.abc import Callable
+import uuid
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from pqn import checkpoint, health, runs
+from pqn import checkpoint, files, health, runs
 from pqn import evaluate as evaluation
 from pqn.config import Config
 from pqn.device import enable_compilation_cache
-from pqn.envs import registry
-from pqn.errors import EnvError, EnvFailed, Interrupted, explained
+from pqn.envs.source import given
+from pqn.errors import CheckpointError, EnvFailed, Interrupted, RunError, explained
+from pqn.identity import EnvIdentity, identify, spec_to_dict
 from pqn.learner import schedules
 from pqn.loggers import check_loggers, open_loggers, scalars
 from pqn.metrics import MetricsWriter, Row
-from pqn.program import EnvFactory, RunState, make_program
+from pqn.opened import OpenedRun, Trained, describe, differences, open_run
+from pqn.pending import Pending
+from pqn.program import RunState, make_program
 from pqn.progress import Progress
-from pqn.totals import HEALTH, combine, first_fault
+from pqn.totals import first_fault
 
 SECONDS_PER_CHUNK = 1.0  # how long the program may run before the host looks at signals and the clock
 
@@ -57,8 +59,8 @@ def train(
 
     Args:
       config: what to train; see `pqn.preset`.
-      env: your own environment instead of `config.env.name`: a `SingleEnv`, or a function of `num_envs` that makes a
-        `JaxEnv` or a `HostEnv`.
+      env: your own environment instead of `config.env.name`: a name, a `SingleEnv`, or a function of `num_envs` that
+        makes a `JaxEnv` or a `HostEnv`. The run records what it was, and wants it again to be resumed or evaluated.
       out: the run directory; by default `runs/<preset>-<time>`.
       progress: where to report; by default to standard error.
 
@@ -68,64 +70,133 @@ def train(
     config.validate()
     check_loggers(config.save.loggers)
     enable_compilation_cache()
-    program = make_program(
-        config, _env_factory(config, env)
-    )  # before the directory exists: a bad option leaves no litter
+    progress = progress or Progress()
+    source = given(config.env.name if env is None else env, config.env.kwargs)
+    config = dataclasses.replace(
+        config, env=dataclasses.replace(config.env, name=source.name, kwargs=dict(source.kwargs))
+    )
+    program = make_program(config, source)  # before the directory exists: a bad option leaves no litter
     with runs.RunDir.create(out, preset=config.preset) as run, contextlib.closing(program):
+        about = _About(uuid.uuid4().hex, identify(source, program.learner.spec))
+        machine = runs.describe_environment() | {"device": runs.describe_device()}
+        # First: a configuration makes a run of the directory, and a run must have its id.
+        run.write_json(runs.ENVIRONMENT, machine | about.to_dict())
         run.write_json(runs.CONFIG, config.to_dict())
-        run.write_json(runs.ENVIRONMENT, runs.describe_environment() | {"device": runs.describe_device()})
-        loop = _Loop(program, run, progress or Progress())
+        _say_rounding(config, progress)
+        loop = _Loop(program, run, progress, about)
         loop.compile()
         return loop.fit(program.init())
 
 
 @explained()
 def resume(run: str | os.PathLike[str], *, env: Any = None, progress: Progress | None = None) -> Result:
-    """Continues a run from its newest intact checkpoint, to exactly the state an uninterrupted run would reach."""
+    """Continues a run from its newest intact checkpoint, to exactly the state an uninterrupted run would reach.
+
+    Args:
+      run: a run directory.
+      env: the environment, where the run was trained in one of your own; see `train`.
+      progress: where to report; by default to standard error.
+
+    Raises:
+      PqnError: with a sentence for the user: what was found is not this run, or not its environment.
+    """
     progress = progress or Progress()
     with runs.RunDir.open(run) as directory, contextlib.ExitStack() as stack:
-        config = Config.from_dict(directory.read_json(runs.CONFIG)).validate()
         directory.lock()
+        opened = open_run(directory, progress.warn)
+        source = opened.source(env, "resume")
+        trained = _newest(opened, progress)
+        config = opened.config
         enable_compilation_cache()
-        program = make_program(config, _env_factory(config, env))
+        program = make_program(config, source)
         stack.enter_context(contextlib.closing(program))
-        loop = _Loop(program, directory, progress)
-        try:
-            state, meta = checkpoint.restore_latest(directory.checkpoints, program.state_shape, warn=progress.note)
-        except checkpoint.NoCheckpoint as reason:
-            progress.note(f"{reason}; starting from the beginning")
-            state, meta = None, {}
-        loop.restore(meta)
+        if trained is None:
+            identity = identify(source, program.learner.spec)
+        else:
+            identity = opened.compare(trained, source, program.learner.spec)
+            _say_changes(opened, trained, progress)
+        state = None if trained is None else checkpoint.place(trained.contents, program.state_shape)
+        loop = _Loop(program, directory, progress, _About(opened.id, identity))
+        loop.restore(trained)
         if loop.update >= config.updates:
             progress.note(f"{run} is already complete ({config.updates} updates)")
-            known = (directory.path / runs.SUMMARY).exists()  # not when it was killed between checkpoint and summary
-            return Result(directory.path, directory.read_json(runs.SUMMARY)) if known else loop.finish()
+            return loop.complete()
+        if files.is_file(directory.path / runs.SUMMARY):
+            (directory.path / runs.SUMMARY).unlink()  # of an end that is no more
         loop.compile()
         return loop.fit(program.init() if state is None else program.restore(state, progress.note))
+
+
+class _About(NamedTuple):
+    """What identifies a run, in its environment.json and in each of its checkpoints."""
+
+    run: str | None  # None: the run is older than this
+    env: EnvIdentity
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"run": self.run, "env": self.env.to_dict()}
+
+
+def _newest(opened: OpenedRun, progress: Progress) -> Trained | None:
+    """The checkpoint to go on from; None for a run that was stopped before its first."""
+    try:
+        return opened.newest()
+    except checkpoint.NoIntactCheckpoint as error:
+        raise CheckpointError(
+            f"{error}; to start anew, train in another directory, or remove {opened.directory.checkpoints} and resume"
+        ) from error
+    except checkpoint.NoCheckpoint as reason:
+        progress.warn(f"{reason}; starting from the beginning")
+        return None
+
+
+def _say_changes(opened: OpenedRun, trained: Trained, progress: Progress) -> None:
+    """Names the options that were changed since the checkpoint, all of which may."""
+    changed = differences(opened.config, trained.config)
+    if changed:
+        progress.warn(f"changed since the checkpoint: {describe(changed)}")
+    if opened.config.save.loggers:
+        progress.note(f"metrics also go to {', '.join(opened.config.save.loggers)} (save.loggers)")
+
+
+def _say_rounding(config: Config, progress: Progress) -> None:
+    steps = config.updates * config.steps_per_update
+    if steps != config.total_steps:
+        progress.note(
+            f"training {steps:,} of the {config.total_steps:,} steps asked for: whole updates of "
+            f"{config.steps_per_update:,} steps (env.num_envs × learner.rollout_steps)"
+        )
 
 
 class _Loop:
     """One process's work on one run."""
 
-    def __init__(self, program: Any, run: runs.RunDir, progress: Progress):
+    def __init__(self, program: Any, run: runs.RunDir, progress: Progress, about: _About):
         self.program, self.config, self.run, self.progress = program, program.config, run, progress
+        self.about = about
         self.metrics = MetricsWriter(run.metrics)
+        for name in self.config.save.loggers:
+            files.is_directory(run.path / name)  # where they write; a link must not lead them elsewhere
         self.loggers = open_loggers(self.config.save.loggers, run.path, self.config.to_dict(), progress.warn)
         self.update = 0  # updates done so far
         self.earlier = {"wall": 0.0, "train": 0.0}  # seconds spent by earlier processes of this run
         self.train_seconds = 0.0
         self.began = self.saved_at = time.perf_counter()
         self.last_eval: np.ndarray | None = None
-        self.pending = _Pending()
+        self.pending = Pending()
         self.monitor: Any = None  # of stability; most runs have none
 
-    def restore(self, meta: dict[str, Any]) -> None:
+    def restore(self, trained: Trained | None) -> None:
         """Takes up the counters of a checkpoint and forgets what was logged after it."""
-        self.update = int(meta.get("update", 0))
-        self.earlier = meta.get("seconds", self.earlier)
-        self.metrics.truncate_after(self.update if meta else -1)
-        if meta.get("eval_returns") is not None:
-            self.last_eval = np.asarray(meta["eval_returns"], np.float64)
+        if trained is None:
+            self.metrics.truncate_after(-1)
+            return
+        self.update, self.pending = trained.update, trained.pending
+        self.earlier, self.last_eval = trained.seconds, trained.eval_returns
+        self.metrics.truncate_after(self.update)
+        gap = self.metrics.gap(self.update - self.pending.updates, trained.rows)
+        if gap:
+            self.progress.warn(f"{self.run.metrics} is not complete: {gap}")
 
     def compile(self) -> None:
         self.progress.note(f"run directory: {self.run.path}")
@@ -149,14 +220,15 @@ class _Loop:
                 count = min(stop - self.update, limit)
                 began = time.perf_counter()
                 try:
-                    state, totals = self.program.chunk(state, count)
+                    state, totals = self.program.chunk(state, count, self.pending.totals)
                 except EnvFailed as failure:
                     raise self.rescue(failure, failure.state, time.perf_counter() - began) from failure
                 seconds = time.perf_counter() - began
                 self.after_chunk(totals, count, seconds)
                 limit = _pace(limit, count, seconds)
                 due = save.at(self.update) or self.minutes_passed() or signals.caught
-                if due or log.at(self.update):
+                # Not where the clock or a signal asks for a checkpoint: rows must not depend on either.
+                if log.at(self.update) or save.at(self.update):
                     self.write_row()
                 if evaluate.at(self.update):
                     self.evaluate(state)
@@ -189,7 +261,6 @@ class _Loop:
         """Saves what was learned before an environment failed, and returns the sentence that says so."""
         if failure.done:
             self.after_chunk(failure.totals, failure.done, seconds)
-            self.write_row()
         self.save(state)
         self.progress.end()
         kept = checkpoint.latest(self.run.checkpoints)
@@ -204,7 +275,7 @@ class _Loop:
             row = self.pending.row(self.update, self.steps, self.config) | schedule | {"wall": self.wall()}
             memory = runs.peak_memory()
             self.record(row if memory is None else row | {"peak_memory_bytes": memory})
-            self.pending = _Pending(shown=self.pending.shown | self.pending.means(self.config))
+            self.pending = Pending(shown=self.pending.shown | self.pending.means(self.config))
 
     def evaluate(self, state: RunState) -> None:
         try:
@@ -249,10 +320,22 @@ class _Loop:
             "spec": spec_to_dict(self.program.learner.spec),
             "seconds": {"wall": self.wall(), "train": self.earlier["train"] + self.train_seconds},
             "eval_returns": self.last_eval,
+            "pending": self.pending.to_dict(),
+            "rows": self.metrics.counts,
+            **self.about.to_dict(),
         }
         saved = self.program.snapshot(state)
         checkpoint.save(self.run.checkpoints, saved, self.update, meta, keep=self.config.save.keep)
         self.saved_at = time.perf_counter()
+
+    def complete(self) -> Result:
+        """The result of a run that has ended before, whose summary may have been lost since."""
+        try:
+            return Result(self.run.path, runs.read_summary(self.run))
+        except RunError as error:
+            if files.kind_of(self.run.path / runs.SUMMARY):
+                self.progress.warn(f"{error}; writing it again")
+            return self.finish()
 
     def finish(self) -> Result:
         self.progress.end()
@@ -262,11 +345,12 @@ class _Loop:
             "preset": config.preset,
             "env": config.env.name,
             "steps": self.steps,
+            "requested_steps": config.total_steps,
             "seeds": config.seeds,
             "wall_seconds": round(self.wall(), 3),
             "compile_seconds": round(self.program.compile_seconds, 3),
             "train_seconds": round(train_seconds, 3),
-            "steps_per_second": round(self.steps * config.seeds / train_seconds, 1),
+            "steps_per_second": round(self.steps * config.seeds / max(train_seconds, 1e-9), 1),
             "eval_return": None
             if returns is None
             else {"mean": evaluation.mean(returns), "per_seed": evaluation.means(returns)},
@@ -275,7 +359,7 @@ class _Loop:
             "peak_memory_bytes": runs.peak_memory(),
         }
         self.run.write_json(runs.SUMMARY, summary)
-        return Result(self.run.path, self.run.read_json(runs.SUMMARY))
+        return Result(self.run.path, runs.read_summary(self.run))
 
     def unfinished(self) -> dict[str, Any] | None:
         """How many episodes of the last evaluation did not end, and are in none of its means."""
@@ -319,53 +403,23 @@ class _Loop:
         }
 
 
-class _Pending:
-    """Totals since the last row."""
-
-    def __init__(self, shown: dict[str, float] | None = None):
-        self.totals: dict[str, np.ndarray] = {}
-        self.updates, self.seconds = 0, 0.0
-        self.shown = shown or {}  # what the progress line shows while no new number is there
-
-    def add(self, totals: dict[str, np.ndarray], count: int, seconds: float) -> None:
-        wide = {name: value if name in HEALTH else value.astype(np.float64) for name, value in totals.items()}
-        self.totals = combine(self.totals, wide) if self.totals else wide
-        self.updates += count
-        self.seconds += seconds
-
-    def means(self, config: Config) -> dict[str, float]:
-        if not self.updates:
-            return {}
-        means = {"loss": float(self.totals["loss"].mean() / self.updates), "rate": self.rate(config)}
-        episodes = self.totals["episodes"].sum()
-        return means | ({"return": float(self.totals["return_sum"].sum() / episodes)} if episodes else {})
-
-    def rate(self, config: Config) -> float:
-        """Environment steps per second, of all seeds together."""
-        return self.updates * config.steps_per_update * config.seeds / max(self.seconds, 1e-9)
-
-    def row(self, update: int, step: int, config: Config) -> Row:
-        averaged = ("loss", "q", "target", "grad_norm")
-        row: Row = {"kind": "train", "update": update, "step": step}
-        for name, value in self.totals.items():
-            if name not in HEALTH:
-                row[name] = value / self.updates if name in averaged else value
-        return row | {"steps_per_second": self.rate(config)}
 
 
 class _Every:
     """Evenly spaced points of a run: `count` of them, the last at its end; none when `count` is 0."""
 
     def __init__(self, updates: int, count: int):
-        self.updates = updates
-        self.points = {math.ceil(updates * i / count) for i in range(1, count + 1)} if count else set()
-        self.sorted = sorted(self.points)
+        self.updates, self.count = updates, count
 
     def at(self, update: int) -> bool:
-        return update in self.points
+        return self.count > 0 and update > 0 and self._point(update * self.count // self.updates) == update
 
     def next(self, update: int) -> int:
-        return next((point for point in self.sorted if point > update), self.updates)
+        return self._point(update * self.count // self.updates + 1)
+
+    def _point(self, number: int) -> int:
+        """The update of a point, counted from 1; computed and not kept, since a run may ask for a billion."""
+        return min(-(-self.updates * number // self.count), self.updates) if self.count else self.updates
 
 
 def _pace(limit: int, count: int, seconds: float) -> int:
@@ -398,23 +452,3 @@ class _Signals:
     def __exit__(self, *_: object) -> None:
         for number, handler in self._old.items():
             signal.signal(number, handler)
-
-
-def _env_factory(config: Config, env: Any) -> EnvFactory:
-    """From what the user gave (a name, a `SingleEnv`, a function) to a function of the number of environments."""
-    kwargs = config.env.kwargs
-    if env is None:
-        return lambda num_envs: registry.make(config.env.name, num_envs, **kwargs)
-    if hasattr(env, "send") and not isinstance(env, type):
-        raise EnvError(
-            f"env is one {type(env).__name__}; give a function that makes one of any size, such as "
-            f"`lambda num_envs: {type(env).__name__}(num_envs)`, since the pool is split into groups."
-        )
-    if hasattr(env, "step") and not isinstance(env, type):
-        return lambda num_envs: registry.as_env(env, num_envs)
-    build: Callable[..., Any] = env
-    return lambda num_envs: registry.as_env(build(num_envs, **kwargs), num_envs)
-
-
-def spec_to_dict(spec: Any) -> dict[str, Any]:
-    return dataclasses.asdict(spec) | {"obs_dtype": str(np.dtype(spec.obs_dtype))}

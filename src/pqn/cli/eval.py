@@ -15,6 +15,7 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--episodes", type=episodes, default=128, metavar="N", help="per seed (default: 128)")
     parser.add_argument("--epsilon", type=epsilon, default=0.0, metavar="X", help="exploration (default: 0)")
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the episodes (default: 0)")
+    parser.add_argument("--env", metavar="NAME", help="play in this environment (default: where the run was trained)")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of words")
     given = parser.parse(argv)
 
@@ -25,7 +26,7 @@ def run(argv: list[str]) -> int:
     from pqn.evaluate import evaluate_run, say_unfinished
     from pqn.metrics import to_json
 
-    result = evaluate_run(given.run, given.episodes, given.epsilon, given.seed)
+    result = evaluate_run(given.run, given.episodes, given.epsilon, given.seed, env=given.env, warn=options.warn)
     if given.json:
         print(to_json(result))
         return 0

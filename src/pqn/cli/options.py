@@ -15,6 +15,7 @@ import inspect
 import itertools
 import json
 import math
+import sys
 import textwrap
 import typing
 from collections.abc import Callable, Collection, Sequence
@@ -82,6 +83,11 @@ class Parser(argparse.ArgumentParser):
 def _hyphenate(word: str) -> str:
     name, equals, value = word.partition("=")
     return name.replace("_", "-") + equals + value if name.startswith("--") else word
+
+
+def warn(text: str) -> None:
+    """Tells the user something beside the result."""
+    print(f"pqn: {text}", file=sys.stderr, flush=True)
 
 
 def add_config(parser: Parser, defaults: Config) -> None:

@@ -23,6 +23,7 @@ def run(argv: list[str]) -> int:
     parser.add_argument(
         "--iterations", type=few, default=40, metavar="N", help="of Lanczos; more are sharper (default: 40)"
     )
+    parser.add_argument("--env", metavar="NAME", help="module:function, for a run that was trained in code of your own")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of words")
     given = parser.parse(argv)
 
@@ -34,7 +35,9 @@ def run(argv: list[str]) -> int:
     from pqn.theory.explain import explain
     from pqn.theory.monitor import measure_run
 
-    report, step = measure_run(given.run, given.index, given.transitions, given.iterations)
+    report, step = measure_run(
+        given.run, given.index, given.transitions, given.iterations, env=given.env, warn=options.warn
+    )
     content = {"step": step, "index": given.index, **report.to_dict()}
     path = directory.write_json("stability.json", content)
     if given.json:

@@ -12,12 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from pqn import files
 from pqn.cli import options
 from pqn.config import Config
-from pqn.errors import ConfigError
+from pqn.errors import ConfigError, RunError
 from pqn.metrics import curve, read_metrics, to_json
+from pqn.opened import describe, differences, open_run
 from pqn.presets import PRESETS, preset
-from pqn.runs import RunDir
+from pqn.runs import CONFIG, ENVIRONMENT, SUMMARY, RunDir, read_summary
 
 MOST_COMBINATIONS = 10_000
 LONGEST_LABEL = 200  # bytes; file systems take 255
@@ -35,14 +37,15 @@ def run(argv: list[str]) -> int:
     from pqn.progress import Progress
     from pqn.training import resume, train
 
+    begun = {label: refuse_another(Path(given.out) / label, config) for label, config in cells}
     for label, config in cells:
         where = Path(given.out) / label
-        if (where / "summary.json").exists():
+        if files.is_file(where / SUMMARY):
             continue
         progress = Progress(quiet=given.quiet)
         progress.note(f"--- {label}")
-        if (where / "config.json").exists():
-            resume(where, progress=progress)
+        if begun[label]:
+            resume(where, env=config.env.name, progress=progress)
         else:
             train(config, out=where, progress=progress)
     compare(Path(given.out), [label for label, _ in cells])
@@ -96,6 +99,24 @@ def combinations(base: Config, axes: list[tuple[str, list[Any]]]) -> list[tuple[
     return list(cells.items())
 
 
+def refuse_another(run: Path, config: Config) -> bool:
+    """Whether the run of a combination has been begun before, with the same configuration.
+
+    Raises:
+      RunError: with another one, so that its results are not those that were asked for.
+    """
+    if not files.kind_of(run / CONFIG):
+        return False
+    changed = differences(config, open_run(run, options.warn).config)
+    refused = {name: values for name, values in changed.items() if not name.startswith(("save.", "env.cores"))}
+    if refused:
+        raise RunError(
+            f"{run} was trained before with another configuration: {describe(refused, 'this sweep', 'that run')}; "
+            "choose another --out"
+        )
+    return True
+
+
 def _word(value: Any) -> str:
     """A value as part of a directory's name."""
     text = "x".join(map(str, value)) if isinstance(value, list) else str(value).lower()
@@ -110,7 +131,7 @@ def compare(out: Path, labels: list[str]) -> None:
     rows, curves = [], []
     for label in labels:
         directory = RunDir.open(out / label)
-        summary, environment = directory.read_json("summary.json"), directory.read_json("environment.json")
+        summary, environment = read_summary(directory), directory.read_json(ENVIRONMENT)
         steps, values = curve(read_metrics(directory.metrics), "eval")
         final = values[-1] if len(values) else np.full(1, np.nan)
         interval = bootstrap_interval(final) if len(final) > 1 else (None, None)
@@ -127,14 +148,15 @@ def compare(out: Path, labels: list[str]) -> None:
                 "steps": summary["steps"],
                 "preset": summary["preset"],
                 "device": summary["device"],
-                "date": environment["time"],
-                "commit": environment["git"]["commit"],
+                "date": environment.get("time"),
+                "commit": environment.get("git", {}).get("commit"),
             }
         )
         curves.append((label, steps, values))
-    (out / "sweep.json").write_text(to_json(rows, indent=1) + "\n")
+    files.write_atomically(out / "sweep.json", (to_json(rows, indent=1) + "\n").encode())
     drawn = [entry for entry in curves if np.isfinite(entry[2]).any()]
     if drawn:
+        files.is_file(out / "sweep.png")
         learning_curves(drawn, out / "sweep.png")
     width = max(map(len, labels))
     print(f"{'':<{width}}  {'mean':>9}  {'IQM':>9}  {'over run':>9}  steps/s")

@@ -68,6 +68,14 @@ def make(
     return GymnasiumEnv(spec, num_envs, start, concurrent=vectorization_mode == "async")
 
 
+def is_own(name: str) -> bool:
+    """Whether Gymnasium itself brings the environment of this id; a plugin may bring more."""
+    spec = gymnasium.registry.get(name)
+    entry = None if spec is None else spec.entry_point
+    module = entry if isinstance(entry, str) else getattr(entry, "__module__", "")
+    return module.startswith("gymnasium.")
+
+
 class GymnasiumEnv:
     """A Gymnasium vector environment under the `HostEnv` contract. It is started by the first `reset`.
 

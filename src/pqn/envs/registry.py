@@ -11,8 +11,10 @@ import difflib
 import importlib
 import inspect
 import os
+import re
 import sys
 import traceback
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pqn.envs import atari_games
@@ -40,7 +42,10 @@ class Family(NamedTuple):
     prefixed: bool = False  # whether names are written "family:name"; otherwise the bare name is the common form
     summary: str = ""  # where there are too many names for a row each in `pqn envs`: what they have in common
     open: bool = False  # whether any name may follow the prefix: the package has a registry of its own
+    packages: tuple[str, ...] = ()  # distributions whose versions decide what its environments do
 
+
+GIVEN_IN_PYTHON = "python"  # the prefix under which a run records an environment that has no name here
 
 _CONTINUOUS = "has continuous actions, and Q-learning takes a maximum over finitely many"
 
@@ -77,6 +82,7 @@ _GYMNAX = Family(
         "Swimmer-misc": _CONTINUOUS,
         "MNISTBandit-bsuite": "downloads its data set when it is made, which we do not do behind your back",
     },
+    packages=("gymnax",),
 )
 _PROBE = Family(
     module="pqn.envs.probe",
@@ -109,6 +115,7 @@ _CRAFTAX = Family(
     },
     refused={},
     extra="craftax",
+    packages=("craftax",),
 )
 _SMAX = Family(
     module="pqn.envs.smax",
@@ -131,6 +138,7 @@ _SMAX = Family(
     refused={},
     extra="marl",
     prefixed=True,
+    packages=("jaxmarl",),
 )
 _OVERCOOKED = Family(
     module="pqn.envs.overcooked",
@@ -144,6 +152,7 @@ _OVERCOOKED = Family(
     refused={},
     extra="marl",
     prefixed=True,
+    packages=("jaxmarl",),
 )
 _HANABI = Family(
     module="pqn.envs.hanabi",
@@ -151,6 +160,7 @@ _HANABI = Family(
     refused={},
     extra="marl",
     prefixed=True,
+    packages=("jaxmarl",),
 )
 _MPE = Family(
     module="pqn.envs.mpe",
@@ -161,6 +171,7 @@ _MPE = Family(
     refused={},
     extra="marl",
     prefixed=True,
+    packages=("jaxmarl",),
 )
 _ATARI = Family(
     module="pqn.envs.atari",
@@ -171,6 +182,7 @@ _ATARI = Family(
     extra="atari",
     prefixed=True,
     summary="Atari 2600 on ale-py, which is GPL-2.0; options protocol (paper, dopamine), threads, sticky_actions, …",
+    packages=("ale-py",),
 )
 _GYMNASIUM = Family(
     module="pqn.envs.gymnasium",
@@ -181,6 +193,7 @@ _GYMNASIUM = Family(
     extra="gymnasium",
     prefixed=True,
     open=True,
+    packages=("gymnasium",),
 )
 FAMILIES: dict[str, Family] = {
     "gymnax": _GYMNAX,
@@ -209,6 +222,48 @@ def make(name: str, /, num_envs: int, **kwargs: Any) -> JaxEnv | HostEnv:
     for taken in {"name", "game"} & set(kwargs):  # our own functions' first parameter
         raise EnvError(f"{name} has no option {taken!r}.")
     return _load(family_name).make(short, num_envs, **kwargs)
+
+
+def is_registered(name: str) -> bool:
+    """Whether `name` is of a family here, and not "module:function".
+
+    Raises:
+      EnvError: it is neither.
+    """
+    return _resolve(name)[0] is not None
+
+
+def canonical(name: str) -> str:
+    """One spelling for each environment: "gymnax:CartPole-v1" of "CartPole-v1"; a function's name stays as it is."""
+    family, short = _resolve(name)
+    return name if family is None else f"{family}:{short}"
+
+
+def is_harmless(name: str, kwargs: Mapping[str, Any]) -> bool:
+    """Whether making this environment runs nothing but code of pqn and of the packages that its family names.
+
+    This is what a name in somebody's run directory must be to be made without the user naming it again. A function is
+    not; nor is an id of Gymnasium that makes it import a module ("module:Name-v0"), that is not Gymnasium's own, or
+    whose options could be a path or another id.
+    """
+    family, short = _resolve(name)
+    if family is None:
+        return False
+    if not FAMILIES[family].open:
+        return True
+    words = all(
+        isinstance(value, bool | int | float) or (isinstance(value, str) and re.fullmatch(r"[\w+-]{0,64}", value))
+        for value in kwargs.values()
+    )
+    return words and "render_mode" not in kwargs and ":" not in short and _load(family).is_own(short)
+
+
+def packages(name: str, kwargs: Mapping[str, Any]) -> tuple[str, ...]:
+    """The distributions behind a registered environment."""
+    family, _ = _resolve(name)
+    if family == "atari" and kwargs.get("backend") == "envpool":
+        return ("envpool",)
+    return FAMILIES[family].packages if family else ()
 
 
 def available() -> list[EnvInfo]:
@@ -268,6 +323,8 @@ def _missing(env: Any, attributes: tuple[str, ...], methods: tuple[str, ...]) ->
 def _resolve(name: str) -> tuple[str | None, str]:
     """The family and the name within it; family None for "module:function"."""
     prefix, colon, rest = name.partition(":")
+    if prefix == GIVEN_IN_PYTHON and colon:
+        raise EnvError(f"{name} was given in Python and has no name by which it could be made; give it again as env=…")
     if colon:
         if prefix not in FAMILIES:
             return None, name
@@ -333,7 +390,7 @@ def _make_user_env(name: str, num_envs: int, kwargs: dict[str, Any]) -> JaxEnv |
     try:
         env = function(**arguments)
     except Exception as error:
-        raise EnvError(f"{name} raised {_describe(error)}") from error
+        raise EnvError(f"{name} raised {in_one_line(error)}") from error
     return as_env(env, num_envs, source=f"what {name} returned")
 
 
@@ -356,7 +413,7 @@ def _import_function(name: str) -> Any:
             ) from error
         raise EnvError(f"The module {module_name} needs {error.name!r}, which is not installed.") from error
     except Exception as error:
-        raise EnvError(f"The module {module_name} could not be imported: {_describe(error)}") from error
+        raise EnvError(f"The module {module_name} could not be imported: {in_one_line(error)}") from error
     function = getattr(module, function_name, None)
     if not callable(function):
         names = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
@@ -367,7 +424,7 @@ def _import_function(name: str) -> Any:
     return function
 
 
-def _describe(error: Exception) -> str:
+def in_one_line(error: Exception) -> str:
     """The error of the user's code in one line, with the place where it was raised."""
     frames = traceback.extract_tb(error.__traceback__)
     where = f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""

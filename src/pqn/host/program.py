@@ -212,7 +212,9 @@ class HostProgram:
         learner, key = self._compiled["init"](self.seeds)
         return RunState(learner, self.collector.start(self._began), key)
 
-    def chunk(self, state: RunState, count: int) -> tuple[RunState, dict[str, np.ndarray]]:
+    def chunk(
+        self, state: RunState, count: int, before: dict[str, Any] | None = None
+    ) -> tuple[RunState, dict[str, np.ndarray]]:
         """`count` updates; totals per seed, as `Program.chunk` gives them.
 
         Raises:
@@ -226,9 +228,9 @@ class HostProgram:
                     state, metrics = self._update(state, ahead=self.config.learner.overlap and number < left)
                     rows.append(metrics)
         except EnvFailed as failure:
-            failure.state, failure.totals, failure.done = state, _totals(rows), len(rows)
+            failure.state, failure.totals, failure.done = state, _totals(rows, before), len(rows)
             raise
-        return state, _totals(rows)
+        return state, _totals(rows, before)
 
     def _update(self, state: RunState, ahead: bool) -> tuple[RunState, dict[str, Array]]:
         """One iteration of Algorithm 1; if `ahead`, the next rollout is collected while this one is learned from."""
@@ -338,10 +340,11 @@ def _acting(learner: LearnerState) -> LearnerState:
     return learner._replace(opt=())
 
 
-def _totals(rows: list[dict[str, Array]]) -> dict[str, np.ndarray]:
-    """Totals per seed over some updates."""
+def _totals(rows: list[dict[str, Array]], before: dict[str, Any] | None = None) -> dict[str, np.ndarray]:
+    """Totals per seed over some updates, and over those that `before` is of."""
     fetched = [
         {name: np.asarray(x, None if name in HEALTH else np.float64) for name, x in row.items()}
         for row in jax.device_get(rows)
     ]
-    return functools.reduce(combine, fetched) if fetched else {}
+    both = [before, *fetched] if before else fetched
+    return functools.reduce(combine, both) if both else {}

@@ -18,8 +18,9 @@ import numpy as np
 from pqn.envs.atari_games import ATARI_10, ATARI_57
 from pqn.errors import RunError
 from pqn.metrics import curve, read_metrics
+from pqn.opened import open_run
 from pqn.report.statistics import Interval, bootstrap_interval, iqm
-from pqn.runs import CONFIG, RunDir
+from pqn.runs import RunDir
 
 Scores = TypeVar("Scores", float, np.ndarray)
 
@@ -197,8 +198,11 @@ def read_run(path: str | os.PathLike[str], which: Any = "eval") -> GameScore:
       NoGames: nothing was recorded yet.
       RunError: not a run directory, or not of Atari.
     """
-    directory = RunDir.open(path)
-    game, skip = atari_game(directory), directory.read_json(CONFIG)["env"]["kwargs"].get("frame_skip", 4)
+    opened = open_run(path)
+    directory, skip = opened.directory, opened.config.env.kwargs.get("frame_skip", 4)
+    game = atari_game(directory)
+    if not isinstance(skip, int):
+        raise RunError(f"{path} is damaged: its frame_skip is {skip!r:.30}")
     steps, values = curve(read_metrics(directory.metrics), which, points=100)
     known = ~np.isnan(values).all(axis=1) if len(steps) else np.zeros(0, bool)
     if not known.any():
@@ -213,7 +217,7 @@ def atari_game(run: RunDir) -> str:
     Raises:
       RunError: it plays no Atari game.
     """
-    env = run.read_json(CONFIG)["env"]["name"]
+    env = open_run(run).config.env.name
     family, _, game = env.partition(":")
     if family != "atari":
         raise RunError(f"{run.path} is not a run of an Atari game; its environment is {env}")

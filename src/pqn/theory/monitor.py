@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from pqn import checkpoint, rollout, runs
-from pqn.config import Config
+from pqn import checkpoint, rollout
 from pqn.device import enable_compilation_cache
-from pqn.envs import registry
 from pqn.errors import ConfigError
+from pqn.opened import open_run
 from pqn.program import Program, RunState, make_program
 from pqn.theory.stability import (
     Regulariser,
@@ -96,20 +97,38 @@ class Monitor:
 
 
 def measure_run(
-    run: str | os.PathLike[str], index: int = 0, transitions: int = 1024, iterations: int = 40
+    run: str | os.PathLike[str],
+    index: int = 0,
+    transitions: int = 1024,
+    iterations: int = 40,
+    *,
+    env: Any = None,
+    warn: Callable[[str], None] | None = None,
 ) -> tuple[StabilityReport, int]:
     """Measures a run's newest intact checkpoint; returns the report and the environment steps trained.
+
+    Args:
+      run: a run directory.
+      index: which seed, counted from 0.
+      transitions: see `Monitor`.
+      iterations: see `Monitor`.
+      env: the environment, where the run was trained in one of your own; see `pqn.train`.
+      warn: told what the user should know, in a sentence; by default a Python warning.
 
     Raises:
       RunError: `run` is not a run.
       CheckpointError: it has no parameters yet, or they are damaged.
+      EnvError: its environment must be given again, or what was given is another.
     """
-    directory = runs.RunDir.open(run)
-    config = Config.from_dict(directory.read_json(runs.CONFIG)).validate()
+    opened = open_run(run, warn)
+    config = opened.config
     if not 0 <= index < config.seeds:
         raise ConfigError(f"{run} has {config.seeds} seeds, numbered from 0; there is no number {index}")
+    source, trained = opened.source(env, "stability"), opened.newest()
     enable_compilation_cache()
-    program = make_program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
-    monitor = Monitor(program, transitions, iterations)
-    state, meta = checkpoint.restore_latest(directory.checkpoints, program.state_shape)
-    return monitor.measure(state, index), int(meta["step"])
+    program = make_program(config, source)
+    with contextlib.closing(program):
+        opened.compare(trained, source, program.learner.spec)
+        monitor = Monitor(program, transitions, iterations)
+        state = checkpoint.place(trained.contents, program.state_shape)
+        return monitor.measure(state, index), trained.step
