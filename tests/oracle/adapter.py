@@ -15,7 +15,7 @@ from oracle import ring as rings
 from oracle.networks import Network, Params, Stats
 from oracle.pqn import Chance, Settings
 from oracle.ring import Ring
-from pqn.config import Config, LearnerConfig
+from pqn.config import Config
 from pqn.host.program import HostProgram
 from pqn.networks.mixers import QMIX
 from pqn.program import Program
@@ -39,9 +39,6 @@ NAMES = (
 # Ours has 64 hidden units in every hypernetwork, which is many for complex steps.
 SMALL_MIXER = mock.patch("pqn.learner.QMIX", functools.partial(QMIX, hyper_size=4))
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # to compile
-
-
-HAS_SCHEDULE_STEPS = hasattr(LearnerConfig, "schedule_steps")
 
 
 class Start(NamedTuple):
@@ -150,7 +147,7 @@ def settings(config: Config, ring: Ring) -> Settings:
     per_update = c.rollout_steps * config.env.num_envs
     return Settings(
         network=network,
-        updates=(getattr(c, "schedule_steps", 0) or config.total_steps) // per_update,
+        updates=(c.schedule_steps or config.total_steps) // per_update,
         steps=c.rollout_steps,
         envs=config.env.num_envs,
         segment=c.segment_length or (1 if n.memory == "none" else c.rollout_steps),
@@ -195,7 +192,7 @@ def compiled(config: Config, ring: Ring, updates: int, seed: int, optimizer_step
         state = state._replace(learner=_with(state.learner, params, stats, optimizer_steps))
         return program._chunk(state, program.hyper, jnp.int32(updates))
 
-    after, totals = jax.jit(run, compiler_options=QUICK)(program.seeds, params, stats)
+    after, (totals, _) = jax.jit(run, compiler_options=QUICK)(program.seeds, params, stats)
     named = dict(zip(program.total_names, np.asarray(totals)[:, seed].tolist(), strict=True))
     env = rings.State(*(np.asarray(x)[seed] for x in after.stream.env))
     start = _start(config, ring, params, stats, updates, seed)

@@ -46,7 +46,7 @@ def replay(settings: Settings, world: Rings, start: adapter.Start, later: int) -
 
 
 def compare(case: dict[str, Any], run: Any) -> None:
-    config = Config().replace(cases.options(case, adapter.HAS_SCHEDULE_STEPS)).validate()
+    config = Config().replace(cases.options(case)).validate()
     ring = cases.ring(case)
     later = LATER if case["optimizer"].endswith("later") else 0
     start, finish = run(config, ring, cases.UPDATES, seed=case["seeds"] - 1, optimizer_steps=later)
