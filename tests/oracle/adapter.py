@@ -47,7 +47,8 @@ class Start(NamedTuple):
     params: Params
     stats: Stats
     luck: np.ndarray  # [N] of the environments
-    chances: list[Chance]  # of each update
+    luck_beside: np.ndarray  # [E] of the greedy ones beside them
+    chances: list[Chance]  # of each update, and of one more
 
 
 class Finish(NamedTuple):
@@ -56,7 +57,8 @@ class Finish(NamedTuple):
     params: Params
     stats: Stats
     totals: dict[str, float]  # over all updates
-    env: rings.State | None  # of a compiled program
+    env: rings.State | None = None  # of a compiled program
+    greedy: np.ndarray | None = None  # [2, E] return and length of the first greedy episodes, NaN: none has ended
 
 
 # --- environments ---------------------------------------------------------------------------------------------------
@@ -210,11 +212,13 @@ def simulated(config: Config, ring: Ring, updates: int, seed: int, optimizer_ste
         params, stats = _invent(state.learner)
         state = state._replace(learner=_with(state.learner, params, stats, optimizer_steps))
         after, totals = program.chunk(state, updates)
+        beside = program.evaluate(after) if config.eval.count else None
     finally:
         program.close()
     named = {name: float(value[seed]) for name, value in totals.items()}
     start = _start(config, ring, params, stats, updates, seed)
-    return start, Finish(*_read(after.learner.params, after.learner.stats, seed), named, None)
+    greedy = None if beside is None else np.stack([beside.ret[seed], beside.length[seed]])
+    return start, Finish(*_read(after.learner.params, after.learner.stats, seed), named, greedy=greedy)
 
 
 def _with(learner: Any, params: Any, stats: Any, optimizer_steps: int) -> Any:
@@ -247,14 +251,18 @@ def _invent(learner: Any) -> tuple[Any, Any]:
 def _start(config: Config, ring: Ring, params: Any, stats: Any, updates: int, seed: int) -> Start:
     """The first parameters, and the random numbers of a run from its seed."""
     key, _, env_key = jax.random.split(jax.random.key(config.seed + seed), 3)
-    luck = np.asarray(jax.random.bits(env_key, (config.env.num_envs,), "uint32") >> 1)
+    beside_key = jax.random.fold_in(env_key, np.iinfo(np.int32).max)
+    luck, luck_beside = (
+        np.asarray(jax.random.bits(key, (count,), "uint32") >> 1)
+        for key, count in ((env_key, config.env.num_envs), (beside_key, config.eval.beside))
+    )
     s, chances = settings(config, ring), []
-    for _ in range(updates):
+    for _ in range(updates + 1):
         key, collect_key, learn_key = jax.random.split(key, 3)
         uniform = _uniform(collect_key, (s.steps // s.segment, s.segment, s.envs, ring.agents))
         bits = _bits(learn_key, (s.epochs, s.steps // s.segment * s.envs))
         chances.append(Chance(np.asarray(uniform).reshape(s.steps, s.envs, ring.agents), np.argsort(bits, axis=1)))
-    return Start(*_read(params, stats, seed), luck, chances)
+    return Start(*_read(params, stats, seed), luck, luck_beside, chances)
 
 
 _uniform = functools.partial(jax.jit, static_argnums=1)(jax.random.uniform)

@@ -22,7 +22,7 @@ HARD = 1e-5  # a gradient this short is below all rounding: see `clash`
 COMPILED: Choices = {
     "pieces": tuple(PIECES),
     "norm": ("layer", "batch", "batch_renorm", "none"),
-    "l2": ((0.0, 0.0), (0.3, 0.0), (0.1, 0.2)),
+    "l2": ((0.0, 0.0), (0.3, 0.0), (0.0, 0.2), (0.1, 0.3)),
     "memory": ("none", "lstm", "gru"),
     "mixer": ("vdn", "qmix", "independent"),
     "cuts": ("never", "limit", "anywhere"),
