@@ -15,7 +15,7 @@ from oracle import ring as rings
 from oracle.networks import Network, Params, Stats
 from oracle.pqn import Chance, Settings
 from oracle.ring import Ring
-from pqn.config import Config, LearnerConfig
+from pqn.config import Config
 from pqn.host.program import HostProgram
 from pqn.networks.mixers import QMIX
 from pqn.program import Program
@@ -41,16 +41,14 @@ SMALL_MIXER = mock.patch("pqn.learner.QMIX", functools.partial(QMIX, hyper_size=
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # to compile
 
 
-HAS_SCHEDULE_STEPS = hasattr(LearnerConfig, "schedule_steps")
-
-
 class Start(NamedTuple):
     """Where a run starts."""
 
     params: Params
     stats: Stats
     luck: np.ndarray  # [N] of the environments
-    chances: list[Chance]  # of each update
+    luck_beside: np.ndarray  # [E] of the greedy ones beside them
+    chances: list[Chance]  # of each update, and of one more
 
 
 class Finish(NamedTuple):
@@ -59,7 +57,8 @@ class Finish(NamedTuple):
     params: Params
     stats: Stats
     totals: dict[str, float]  # over all updates
-    env: rings.State | None  # of a compiled program
+    env: rings.State | None = None  # of a compiled program
+    greedy: np.ndarray | None = None  # [2, E] return and length of the first greedy episodes, NaN: none has ended
 
 
 # --- environments ---------------------------------------------------------------------------------------------------
@@ -150,7 +149,7 @@ def settings(config: Config, ring: Ring) -> Settings:
     per_update = c.rollout_steps * config.env.num_envs
     return Settings(
         network=network,
-        updates=(getattr(c, "schedule_steps", 0) or config.total_steps) // per_update,
+        updates=(c.schedule_steps or config.total_steps) // per_update,
         steps=c.rollout_steps,
         envs=config.env.num_envs,
         segment=c.segment_length or (1 if n.memory == "none" else c.rollout_steps),
@@ -195,7 +194,7 @@ def compiled(config: Config, ring: Ring, updates: int, seed: int, optimizer_step
         state = state._replace(learner=_with(state.learner, params, stats, optimizer_steps))
         return program._chunk(state, program.hyper, jnp.int32(updates))
 
-    after, totals = jax.jit(run, compiler_options=QUICK)(program.seeds, params, stats)
+    after, (totals, _) = jax.jit(run, compiler_options=QUICK)(program.seeds, params, stats)
     named = dict(zip(program.total_names, np.asarray(totals)[:, seed].tolist(), strict=True))
     env = rings.State(*(np.asarray(x)[seed] for x in after.stream.env))
     start = _start(config, ring, params, stats, updates, seed)
@@ -213,11 +212,13 @@ def simulated(config: Config, ring: Ring, updates: int, seed: int, optimizer_ste
         params, stats = _invent(state.learner)
         state = state._replace(learner=_with(state.learner, params, stats, optimizer_steps))
         after, totals = program.chunk(state, updates)
+        beside = program.evaluate(after) if config.eval.count else None
     finally:
         program.close()
     named = {name: float(value[seed]) for name, value in totals.items()}
     start = _start(config, ring, params, stats, updates, seed)
-    return start, Finish(*_read(after.learner.params, after.learner.stats, seed), named, None)
+    greedy = None if beside is None else np.stack([beside.ret[seed], beside.length[seed]])
+    return start, Finish(*_read(after.learner.params, after.learner.stats, seed), named, greedy=greedy)
 
 
 def _with(learner: Any, params: Any, stats: Any, optimizer_steps: int) -> Any:
@@ -250,14 +251,18 @@ def _invent(learner: Any) -> tuple[Any, Any]:
 def _start(config: Config, ring: Ring, params: Any, stats: Any, updates: int, seed: int) -> Start:
     """The first parameters, and the random numbers of a run from its seed."""
     key, _, env_key = jax.random.split(jax.random.key(config.seed + seed), 3)
-    luck = np.asarray(jax.random.bits(env_key, (config.env.num_envs,), "uint32") >> 1)
+    beside_key = jax.random.fold_in(env_key, np.iinfo(np.int32).max)
+    luck, luck_beside = (
+        np.asarray(jax.random.bits(key, (count,), "uint32") >> 1)
+        for key, count in ((env_key, config.env.num_envs), (beside_key, config.eval.beside))
+    )
     s, chances = settings(config, ring), []
-    for _ in range(updates):
+    for _ in range(updates + 1):
         key, collect_key, learn_key = jax.random.split(key, 3)
         uniform = _uniform(collect_key, (s.steps // s.segment, s.segment, s.envs, ring.agents))
         bits = _bits(learn_key, (s.epochs, s.steps // s.segment * s.envs))
         chances.append(Chance(np.asarray(uniform).reshape(s.steps, s.envs, ring.agents), np.argsort(bits, axis=1)))
-    return Start(*_read(params, stats, seed), luck, chances)
+    return Start(*_read(params, stats, seed), luck, luck_beside, chances)
 
 
 _uniform = functools.partial(jax.jit, static_argnums=1)(jax.random.uniform)

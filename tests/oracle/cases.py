@@ -22,7 +22,7 @@ HARD = 1e-5  # a gradient this short is below all rounding: see `clash`
 COMPILED: Choices = {
     "pieces": tuple(PIECES),
     "norm": ("layer", "batch", "batch_renorm", "none"),
-    "l2": ((0.0, 0.0), (0.3, 0.0), (0.1, 0.2)),
+    "l2": ((0.0, 0.0), (0.3, 0.0), (0.0, 0.2), (0.1, 0.3)),
     "memory": ("none", "lstm", "gru"),
     "mixer": ("vdn", "qmix", "independent"),
     "cuts": ("never", "limit", "anywhere"),
@@ -98,14 +98,13 @@ def ring(case: dict[str, Any]) -> Ring:
     return Ring(**{name: case[name] for name in RINGS})
 
 
-def options(case: dict[str, Any], schedule_steps: bool) -> dict[str, Any]:
-    """The configuration of a case; `schedule_steps` says whether there is that option."""
+def options(case: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of a case."""
     steps, segment, burn_in = PIECES[case["pieces"]]
     get = lambda name: case.get(name, COMPILED[name][0])  # noqa: E731
     (eps_start, eps_finish, eps_decay), (gamma, lam) = get("epsilon"), get("returns")
     (l2_final, l2_inner), (epochs, minibatches) = get("l2"), get("passes")
-    own_schedule = {"learner.schedule_steps": get("schedule") * steps * ENVS} if schedule_steps else {}
-    return own_schedule | {
+    return {
         "total_steps": UPDATES_OF_RUN * steps * ENVS + 1,
         "seed": 3,
         "seeds": case["seeds"],
@@ -128,6 +127,7 @@ def options(case: dict[str, Any], schedule_steps: bool) -> dict[str, Any]:
         "learner.targets": case["targets"],
         "learner.epochs": epochs,
         "learner.minibatches": minibatches,
+        "learner.schedule_steps": get("schedule") * steps * ENVS,
         "learner.lr": 0.03,
         "learner.lr_decay": get("lr_decay"),
         "learner.optimizer": case["optimizer"].split()[0],

@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 Choices = dict[str, Sequence[Any]]
-Pair = tuple[tuple[str, Any], tuple[str, Any]]
-Clash = Callable[[tuple[str, Any], tuple[str, Any]], bool]
+Choice = tuple[str, Any]
+Pair = tuple[Choice, Choice]
+Clash = Callable[[Choice, Choice], bool]
 
 
 def pairs(choices: Choices, clash: Clash) -> set[Pair]:
@@ -23,38 +24,57 @@ def met(case: dict[str, Any]) -> set[Pair]:
     return set(itertools.combinations(case.items(), 2))
 
 
-def covering_array(choices: Choices, clash: Clash, tries: int = 6) -> list[dict[str, Any]]:
+def covering_array(choices: Choices, clash: Clash, tries: int = 10) -> list[dict[str, Any]]:
     """Cases in which every pair of choices that can meet does. Greedy, and the same every time.
 
     >>> len(covering_array({"a": (1, 2), "b": (1, 2), "c": (1, 2)}, lambda x, y: False))
     4
     """
-    luck, missing, cases = random.Random(0), pairs(choices, clash), []
-    ordered = sorted(missing, key=repr)
-    while missing:
-        ordered = [pair for pair in ordered if pair in missing]
-        seeds = luck.sample(ordered, min(tries, len(ordered)))
-        candidates = [_case(choices, clash, missing, pair, luck) for pair in seeds]
-        best = max(candidates, key=lambda case: len(met(case) & missing))
-        cases.append(best)
-        missing -= met(best)
-    return cases
+    return _Search(choices, clash).run(tries)
 
 
-def _case(choices: Choices, clash: Clash, missing: set[Pair], pair: Pair, luck: random.Random) -> dict[str, Any]:
-    """A case with `pair` in it, each other choice being the one that meets most others for the first time."""
-    case = dict(pair)
-    place = {name: i for i, name in enumerate(choices)}
-    for name in luck.sample(list(choices), len(choices)):
-        if name in case:
-            continue
-        possible = [v for v in choices[name] if not any(clash(other, (name, v)) for other in case.items())]
-        luck.shuffle(possible)
+class _Search:
+    """Choices are numbered, and sets of them are bits of an integer: of those that can meet a choice, and have not."""
 
-        def news(value: Any, name: str = name) -> int:
-            new = (name, value)
-            ordered = ((new, old) if place[name] < place[old[0]] else (old, new) for old in case.items())
-            return sum(pair in missing for pair in ordered)
+    def __init__(self, choices: Choices, clash: Clash):
+        self.every: list[Choice] = [(name, value) for name, values in choices.items() for value in values]
+        number = {choice: i for i, choice in enumerate(self.every)}
+        self.groups = [[number[name, value] for value in values] for name, values in choices.items()]
+        self.group_of = {i: g for g, group in enumerate(self.groups) for i in group}
+        self.can_meet = [0] * len(self.every)
+        for a, b in pairs(choices, clash):
+            self._link(self.can_meet, number[a], number[b])
+        self.missing = list(self.can_meet)
+        self.luck = random.Random(0)
 
-        case[name] = max(possible, key=news)
-    return {name: case[name] for name in choices}
+    @staticmethod
+    def _link(links: list[int], a: int, b: int) -> None:
+        links[a] ^= 1 << b
+        links[b] ^= 1 << a
+
+    def run(self, tries: int) -> list[dict[str, Any]]:
+        cases = []
+        while any(self.missing):
+            best = max((self._case() for _ in range(tries)), key=self._news)
+            cases.append(dict(self.every[i] for i in sorted(best)))
+            for a, b in itertools.combinations(best, 2):
+                if self.missing[a] >> b & 1:
+                    self._link(self.missing, a, b)
+        return cases
+
+    def _news(self, case: list[int]) -> int:
+        """How many pairs meet for the first time."""
+        return sum(self.missing[a] >> b & 1 for a, b in itertools.combinations(case, 2))
+
+    def _case(self) -> list[int]:
+        """A missing pair, and for the rest always the choice that meets most of the others for the first time."""
+        a = self.luck.choice([i for i, partners in enumerate(self.missing) if partners])
+        b = self.luck.choice([i for i in range(len(self.every)) if self.missing[a] >> i & 1])
+        case, chosen = [a, b], 1 << a | 1 << b
+        rest = [group for g, group in enumerate(self.groups) if g not in (self.group_of[a], self.group_of[b])]
+        for group in self.luck.sample(rest, len(rest)):
+            possible = [i for i in group if self.can_meet[i] & chosen == chosen]
+            new = max(self.luck.sample(possible, len(possible)), key=lambda i: (self.missing[i] & chosen).bit_count())
+            case.append(new)
+            chosen |= 1 << new
+        return case

@@ -213,6 +213,8 @@ class PQN:
         self.past = [(self.memory, self.inputs)] * settings.burn_in
         self.returns, self.lengths = np.zeros(settings.envs), np.zeros(settings.envs)
         self.waiting: Rollout | None = None  # one that was collected ahead of time
+        self.greedy: PQN | None = None  # environments beside these, in which the same parameters only play
+        self.episodes: list[tuple[int, float, float]] = []  # that ended: environment, return, length
         self.closest = np.inf  # how close to a tie an action was chosen
 
     def update(self, chance: Chance, ahead: Chance | None = None) -> dict[str, float]:
@@ -239,6 +241,9 @@ class PQN:
     def collect(self, uniform: Array) -> Rollout:
         """T steps under the present policy."""
         steps, values, epsilon = [], [], self.epsilon()
+        if self.greedy is not None:
+            self.greedy.params, self.greedy.stats = self.params, self.stats
+            self.greedy.collect(np.ones((len(uniform), self.greedy.s.envs, self.network.agents)))
         report = {"episodes": 0.0, "return_sum": 0.0, "length_sum": 0.0, "info/score_sum": 0.0}
         for draws in uniform:
             before, seen, avail, state = self.memory, self.inputs, self.avail, self.state
@@ -296,6 +301,7 @@ class PQN:
         self.returns = self.returns + now.reward
         self.lengths = self.lengths + (1 if now.valid is None else now.valid)
         over = now.terminated | now.truncated if now.ended is None else now.ended
+        self.episodes += [(int(n), self.returns[n], self.lengths[n]) for n in np.flatnonzero(over)]
         report["episodes"] += float(over.sum())
         report["return_sum"] += float(self.returns[over].sum())
         report["length_sum"] += float(self.lengths[over].sum())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
@@ -38,15 +40,18 @@ def replay(settings: Settings, world: Rings, start: adapter.Start, later: int) -
     """The oracle's run, and the totals over its updates."""
     oracle = PQN(settings, start.params, start.stats, world)
     oracle.optimizer.t, networks.closest[0] = later, np.inf
+    only_greedy = dataclasses.replace(settings, envs=len(start.luck_beside), eps_start=0.0, eps_finish=0.0)
+    if only_greedy.envs:
+        oracle.greedy = PQN(only_greedy, start.params, start.stats, Rings(world.ring, start.luck_beside))
     totals: dict[str, float] = {}
-    for chance, ahead in zip(start.chances, [*start.chances[1:], None], strict=True):
+    for chance, ahead in itertools.pairwise(start.chances):
         for name, value in oracle.update(chance, ahead).items():
             totals[name] = value if name == "param_norm" else totals.get(name, 0.0) + value
     return oracle, totals
 
 
 def compare(case: dict[str, Any], run: Any) -> None:
-    config = Config().replace(cases.options(case, adapter.HAS_SCHEDULE_STEPS)).validate()
+    config = Config().replace(cases.options(case)).validate()
     ring = cases.ring(case)
     later = LATER if case["optimizer"].endswith("later") else 0
     start, finish = run(config, ring, cases.UPDATES, seed=case["seeds"] - 1, optimizer_steps=later)
@@ -57,6 +62,9 @@ def compare(case: dict[str, Any], run: Any) -> None:
     if finish.env is not None:
         for ours, theirs in zip(finish.env, world.state, strict=True):
             np.testing.assert_array_equal(ours, theirs, err_msg="other actions were chosen")
+    if oracle.greedy is not None:
+        assert finish.greedy is not None and np.isfinite(finish.greedy).any()
+        np.testing.assert_allclose(finish.greedy, first_episodes(oracle.greedy), rtol=1e-5, err_msg="of greedy play")
     tolerance = TOLERANCE[case["optimizer"]]
     change = max(rms(value - start.params[name]) for name, value in oracle.params.items())
     wrong = {name: rms(finish.params[name] - value) / change for name, value in oracle.params.items()}
@@ -68,6 +76,14 @@ def compare(case: dict[str, Any], run: Any) -> None:
             wrong[f"{norm}.{part}"] = rms(finish.stats[norm][part] - value) / moved
     assert set(finish.params) == set(oracle.params) and set(finish.stats) == set(oracle.stats)
     assert not {name: error for name, error in wrong.items() if not error <= tolerance}
+
+
+def first_episodes(player: PQN) -> np.ndarray:
+    """Return and length of the first episode of each environment [2, E], NaN where none has ended."""
+    found = np.full((2, player.s.envs), np.nan)
+    for env, *numbers in reversed(player.episodes):
+        found[:, env] = numbers
+    return found
 
 
 def rms(x: np.ndarray) -> float:
