@@ -34,9 +34,11 @@ def check_first(timestep: TimeStep) -> None:
         raise EnvError("`reward` is not 0 after `reset`, where no step has been taken.")
 
 
-def check_array(what: str, value: Any) -> None:
+def check_array(what: str, value: Any) -> Any:
+    """The value, which is an array or the shape and dtype of one."""
     if not (hasattr(value, "shape") and hasattr(value, "dtype")):
         raise EnvError(f"{what} must be an array, not a {type(value).__name__}.")
+    return value
 
 
 def check_info(method: str, info: Any) -> None:
@@ -71,12 +73,12 @@ def check_fields(method: str, timestep: Any, spec: EnvSpec, num_envs: int) -> No
     for name, (value, shape, dtype) in fields.items():
         if value is None and name not in REQUIRED:
             continue
-        check_array(f"`{name}` of `{method}`", value)
-        if value.shape != shape:
-            raise EnvError(f"`{name}` of `{method}` has shape {value.shape} but must have {shape}.")
-        if value.dtype != np.dtype(dtype):
+        array = check_array(f"`{name}` of `{method}`", value)
+        if array.shape != shape:
+            raise EnvError(f"`{name}` of `{method}` has shape {array.shape} but must have {shape}.")
+        if array.dtype != np.dtype(dtype):
             by = "spec says" if "obs" in name else "it must be"
-            raise EnvError(f"`{name}` of `{method}` has dtype {value.dtype} but {by} {np.dtype(dtype)}.")
+            raise EnvError(f"`{name}` of `{method}` has dtype {array.dtype} but {by} {np.dtype(dtype)}.")
 
 
 def _check_presence(method: str, timestep: TimeStep, spec: EnvSpec) -> None:
