@@ -25,7 +25,9 @@ import pqn
 from pqn.cli import options
 from pqn.cli.main import main
 from pqn.config import Config, EnvConfig, LearnerConfig
-from pqn.errors import ConfigError
+from pqn.envs import make
+from pqn.envs.options import Option, choose
+from pqn.errors import ConfigError, EnvError
 from pqn.fields import LONGEST, Within, hints, is_group, split
 from pqn.metrics import to_json
 
@@ -279,6 +281,23 @@ def test_the_options_of_an_environment_merge():
     assert rnn.replace({"env.kwargs": {"observe": None}}).env.kwargs == {}
     assert rnn.replace({"env.kwargs": {}}) == rnn
     assert Config.from_dict({"env": {"kwargs": {"a": None, "b": 1}}}).env.kwargs == {"b": 1}
+
+
+@pytest.mark.parametrize("value", [*HUGE, 2**31, "5", None, [5], True, 0.5])
+def test_an_environments_own_options_have_bounds(value):
+    with pytest.raises(EnvError, match=r"^box: size must be an integer of at least 1, not ") as error:
+        choose("box", {"size": Option(10, least=1)}, {"size": value})
+    assert len(str(error.value)) < 200
+    if value != 2**31 and not isinstance(value, float):
+        with pytest.raises(EnvError, match=r"^box: mass must be a number, not "):
+            choose("box", {"mass": Option(1.0)}, {"mass": value})
+
+
+@pytest.mark.parametrize("name", ["CartPole-v1", "probe:memory"])
+@pytest.mark.parametrize("key", ["name", "game"])
+def test_names_of_our_own_are_no_options(name, key):
+    with pytest.raises(EnvError, match=f"has no option '{key}'"):
+        make(name, 2, **{key: "x"})
 
 
 def test_what_is_rounded_is_said():
