@@ -42,6 +42,7 @@ def fields() -> dict[str, Any]:
 
 FIELDS = fields()
 NAMES = sorted(FIELDS)
+NUMBERS = [name for name in NAMES if split(FIELDS[name])[0] in (int, float)]
 
 JUNK = st.one_of(
     st.sampled_from(
@@ -53,13 +54,13 @@ JUNK = st.one_of(
 HUGE = [10**400, -(10**400), 1e300, -1e300, math.inf, -math.inf, math.nan, np.float32("inf"), np.float64("nan")]
 
 
-def outside(bounds: Within) -> st.SearchStrategy[Any]:
-    """Numbers just out of bounds, and far out of them."""
+def outside(bounds: Within) -> list[Any]:
+    """Numbers just out of bounds."""
     low = max(bounds.least, bounds.above)
     near = [bounds.most * 2 + 1, bounds.most * (1 + 1e-12) + 1, low - abs(low) - 1] + (
         [bounds.above] if math.isfinite(bounds.above) else []
     )
-    return st.sampled_from([*near, *map(np.float64, near), *HUGE])
+    return near
 
 
 def bad(hint: Any) -> st.SearchStrategy[Any]:
@@ -83,7 +84,14 @@ def bad(hint: Any) -> st.SearchStrategy[Any]:
         return JUNK | st.sampled_from([0, 1.5, True, "", "a\nb", "a\0b", "\x1b[31m", "x\ud800"])
     strings = st.sampled_from(["", "1", "0.5", "1e3", "nan"]) | st.text(max_size=5)
     broken = st.sampled_from([0.5, 1.25, np.float32(0.5), Fraction(1, 3)]) if bare is int else st.nothing()
-    return JUNK | strings | st.booleans() | st.sampled_from([np.bool_(True)]) | broken | outside(bounds)
+    return (
+        JUNK
+        | strings
+        | st.booleans()
+        | st.sampled_from([np.bool_(True)])
+        | broken
+        | st.sampled_from([*HUGE, *outside(bounds)])
+    )
 
 
 def good(hint: Any) -> st.SearchStrategy[Any]:
@@ -131,6 +139,22 @@ def test_python_and_config_json_refuse_it(name, data):
     refused(lambda: Config.from_dict({group: {field: value}} if group else {field: value}), name)
 
 
+@pytest.mark.parametrize("name", NUMBERS)
+def test_bounds_are_where_they_are_said_to_be(name):
+    bare, bounds = split(FIELDS[name])
+    for value in outside(bounds):
+        for number in (value, np.float64(value)):
+            refused(lambda number=number: Config().replace({name: number}), name)
+    inside = [bounds.most, math.ulp(0.0) if math.isfinite(bounds.above) else bounds.least]
+    for value in inside:
+        assert str(bare(value)) in repr(Config().replace({name: value}))
+
+
+def test_lists_have_an_end():
+    assert len(Config().replace({"network.hidden": [1] * LONGEST}).network.hidden) == LONGEST
+    refused(lambda: Config().replace({"network.hidden": [1] * (LONGEST + 1)}), "at most 64")
+
+
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
 @settings(max_examples=15)
@@ -176,7 +200,7 @@ def test_the_command_line_refuses_it(name, no_training):
     bare = split(typing.get_args(bare)[0])[0] if typing.get_origin(bare) is tuple else bare
     texts = TEXTS[typing.get_origin(bare) or bare]
     if bare in (int, float):
-        texts = [*texts, repr(bounds.most * 2 + 1), repr(2 * min(bounds.least, 0) - 1)]
+        texts = [*texts, *map(repr, outside(bounds))]
     for text in texts:
         said = complaint(["train", "cartpole", f"--{name}={text}"], no_training)
         assert f"{name} " in said.replace("-", "_") or f"{name}:" in said.replace("-", "_") or f"{name}." in said, said
@@ -201,7 +225,7 @@ def parser() -> options.Parser:
     return made
 
 
-@pytest.mark.parametrize("name", [name for name, hint in FIELDS.items() if split(hint)[0] in (int, float)])
+@pytest.mark.parametrize("name", NUMBERS)
 def test_the_command_line_takes_the_bounds(name, parser):
     bare, bounds = split(FIELDS[name])
     for value in (bounds.least, bounds.most) if not math.isfinite(bounds.above) else (1e-30, bounds.most):
