@@ -124,3 +124,15 @@ def test_plot_in_percent_of_human(tmp_path):
     run = write_run(tmp_path / "pong", "atari:pong", [[14.6], [20.0]])
     assert main(["plot", str(run), "--human", "-o", str(tmp_path / "curve.svg")]) == 0
     assert (tmp_path / "curve.svg").stat().st_size > 1000
+
+
+def test_a_run_without_a_finished_game_is_left_out_and_named(tmp_path, capsys):
+    good = write_run(tmp_path / "good", "atari:pong", [[7.0]])
+    empty = write_run(tmp_path / "empty", "atari:pong", [[float("nan")]])
+    (empty / "metrics.jsonl").write_text("")
+    assert main(["atari", str(empty), str(good)]) == 0
+    captured = capsys.readouterr()
+    assert "7.0" in captured.out
+    assert captured.err == f"pqn: {empty} has no finished games under 'eval' yet; it is left out\n"
+    assert main(["atari", str(empty), str(empty)]) == 2
+    assert capsys.readouterr().err == "pqn: none of the 2 runs has a finished game yet\n"

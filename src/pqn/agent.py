@@ -109,27 +109,37 @@ class Agent:
 
 def _finite(spec: EnvSpec, obs: Any) -> Any:
     """obs as an array of finite numbers that the environment's own type can hold."""
-    wanted = np.dtype(spec.obs_dtype)
-    try:
-        obs = obs if isinstance(obs, jax.Array) else np.asarray(obs)
-        fits = np.can_cast(obs.dtype, wanted, "same_kind") or np.array_equal(obs, np.asarray(obs).astype(wanted))
-        finite = fits and (not np.issubdtype(obs.dtype, np.inexact) or bool(np.isfinite(obs).all()))
-    except (TypeError, ValueError, OverflowError):  # lists of different lengths, objects
-        fits = finite = False
-    if not finite:
-        rule = "is finite, without NaN or infinity" if fits else f"is of type {wanted}; what was given is not"
+    wanted, array = np.dtype(spec.obs_dtype), _numbers(obs)
+    fits = array is not None and (array.dtype.kind != "f" or bool(np.isfinite(array).all()))
+    if array is not None and fits and not np.can_cast(array.dtype, wanted, "same_kind"):
+        with np.errstate(invalid="ignore"):  # a number that is too large for the type
+            array = array if np.array_equal(array, array.astype(wanted)) else None
+    if array is None or not fits:
+        rule = f"is of type {wanted}; what was given is not" if array is None else "is finite, without NaN or infinity"
         raise ObservationError(f"an observation of {spec.name} {rule}")
-    return obs
+    return obs if isinstance(obs, jax.Array) else array
+
+
+def _numbers(values: Any) -> np.ndarray | None:
+    """An array of real numbers; None for texts, lists of different lengths and the like."""
+    try:
+        array = np.asarray(values)
+        return (
+            array if array.dtype.kind in "biuf" else None if array.dtype.kind in "cSUmM" else array.astype(np.float32)
+        )
+    except (TypeError, ValueError, OverflowError):
+        return None
 
 
 def _shaped(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Array:
     """One entry for each observation, or one for all of them."""
     try:
-        array = np.asarray(value).astype(dtype)
-        if not np.isfinite(array).all():
+        array = _numbers(value)
+        if array is None or not np.isfinite(array).all():
             raise ValueError
-        return jnp.asarray(array.reshape(shape) if array.size == math.prod(shape) else np.broadcast_to(array, shape))
-    except (TypeError, ValueError, OverflowError):
+        array = array.reshape(shape) if array.size == math.prod(shape) else np.broadcast_to(array, shape)
+        return jnp.asarray(array, dtype)
+    except ValueError:  # or the shapes do not agree
         raise ObservationError(f"{name} is {brief(value)}; it must be finite and of the shape {shape}") from None
 
 

@@ -92,7 +92,7 @@ def explained() -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError, ValueError, OSError) as error:
-        sentence = None if isinstance(error, PqnError) else _of_device(error)
+        sentence = _of_device(error)
         if sentence is None:
             raise
         raise DeviceError(sentence) from error

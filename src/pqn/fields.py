@@ -69,7 +69,8 @@ def checked(name: str, hint: Any, value: Any) -> Any:
     try:
         return _convert(hint, value)
     except _Unfit as unfit:
-        raise ConfigError(f"{name} is {brief(value)}; it must be {describe(hint)}{unfit}") from None
+        said = unfit.instead or f" is {brief(value)}; it must be {describe(hint)}{unfit.more}"
+        raise ConfigError(name + said) from None
 
 
 def describe(hint: Any) -> str:
@@ -83,7 +84,7 @@ def describe(hint: Any) -> str:
     if origin in (typing.Union, types.UnionType):
         return f"{describe(_bounded(arguments[0], bounds))}, or none"
     if origin is dict:
-        return "names, each with a text, a finite number, true, false, or a list or mapping of these"
+        return f"names with values, each {_JSON}"
     if is_group(hint):
         return f"of the kind {hint.__name__}"
     if hint in (int, float):
@@ -114,9 +115,13 @@ def split(hint: Any) -> tuple[Any, Within]:
 
 
 class _Unfit(Exception):
-    """A value that its field refuses; the text, if any, closes the sentence."""
+    """A value that its field refuses. `more` closes the sentence about it; `instead` takes its place."""
+
+    def __init__(self, more: str = "", instead: str = ""):
+        self.more, self.instead = more, instead
 
 
+_JSON = "a text, a finite number, true, false, or a list or mapping of these"
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 60
 
@@ -203,7 +208,7 @@ def _pairs(value: Any) -> dict[str, Any]:
         raise _Unfit()
     for key in value:
         if not (isinstance(key, str) and key.isidentifier()):
-            raise _Unfit(f"; {brief(key)} is no name")
+            raise _Unfit(instead=f" has {brief(key)}; a name is made of letters, digits and _")
     return {key: _json(key, entry, DEEPEST) for key, entry in value.items() if entry is not None}
 
 
@@ -220,4 +225,4 @@ def _json(key: str, value: Any, depth: int) -> Any:
         return [_json(key, entry, depth - 1) for entry in value]
     if isinstance(value, Mapping) and depth and all(isinstance(name, str) and name.isprintable() for name in value):
         return {name: _json(key, entry, depth - 1) for name, entry in value.items()}
-    raise _Unfit(f"; {key} is {brief(value)}")
+    raise _Unfit(instead=f".{key} is {brief(value)}; it must be {_JSON}")

@@ -63,7 +63,8 @@ class Parser(argparse.ArgumentParser):
                 self.error(f"there is no option {name}{suggest(name, known)}")
         given, left = self.parse_known_intermixed_args(argv)
         if left:
-            self.error(f"{left[0]!r} is one word too many{suggest(left[0], self.names)}")
+            hint = "" if left[0] in self.names else suggest(left[0], self.names)
+            self.error(f"{left[0]!r} is one word too many{hint}")
         return given
 
     def find_name(self, argv: list[str]) -> tuple[str | None, list[str]]:

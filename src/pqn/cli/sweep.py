@@ -89,13 +89,17 @@ def combinations(base: Config, axes: list[tuple[str, list[Any]]]) -> list[tuple[
     if count > MOST_COMBINATIONS:
         raise ConfigError(f"--over gives {count} combinations; it must give at most {MOST_COMBINATIONS}")
     cells: dict[str, Config] = {}
+    known: set[str] = set()
     for values in itertools.product(*(values for _, values in axes)):
         chosen = dict(zip(names, values, strict=True))
         label = "_".join(f"{name.rpartition('.')[2]}-{_word(value)}" for name, value in chosen.items())
-        if label in cells or len(label.encode()) > LONGEST_LABEL:
-            why = "comes twice" if label in cells else f"is longer than a directory's name may be ({LONGEST_LABEL})"
-            raise ConfigError(f"--over: the combination {label[:LONGEST_LABEL]} {why}")
-        cells[label] = base.replace(chosen).validate()
+        config = base.replace(chosen).validate()
+        if label in cells or repr(config) in known:  # 0 and 0.0 have two labels, `a/b` and `a:b` one
+            raise ConfigError(f"--over gives {label} twice")
+        if len(label.encode()) > LONGEST_LABEL:
+            raise ConfigError(f"--over gives a directory's name of more than {LONGEST_LABEL} letters: {label[:60]}…")
+        cells[label] = config
+        known.add(repr(config))
     return list(cells.items())
 
 

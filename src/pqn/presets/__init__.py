@@ -12,6 +12,7 @@ from typing import Any
 
 from pqn.config import Config
 from pqn.errors import ConfigError, suggest
+from pqn.fields import brief
 from pqn.presets import atari, classic, craftax, minatar, multiagent, recurrent
 from pqn.presets.base import Preset
 
@@ -33,6 +34,6 @@ def preset(name: str, options: dict[str, Any] | None = None, /, **top: Any) -> C
     Raises:
       ConfigError: there is no such preset or option; the message suggests the nearest.
     """
-    if name not in PRESETS:
-        raise ConfigError(f"there is no preset {name!r}{suggest(name, PRESETS)} (`pqn presets` lists them)")
+    if not isinstance(name, str) or name not in PRESETS:
+        raise ConfigError(f"there is no preset {brief(name)}{suggest(str(name), PRESETS)} (`pqn presets` lists them)")
     return PRESETS[name].config.replace(options, **top)
