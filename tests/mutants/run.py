@@ -162,6 +162,6 @@ def verdict(mutation: Mutation, outcome: Outcome) -> Verdict:
     if outcome.status != FAILED_TESTS or failure is None:
         return Verdict(mutation, "no program", outcome.output.strip()[-2000:], outcome.seconds)
     test, why = failure.group(1), failure.group(2) or ""
-    kind = why.partition(":")[0].strip()
+    kind = "AssertionError" if why.startswith("assert ") else why.partition(":")[0].strip()
     what = "no program" if kind in NO_PROGRAM else "caught"
-    return Verdict(mutation, what, f"{test.removeprefix('tests/')} ({kind[:40]})", outcome.seconds)
+    return Verdict(mutation, what, f"{test.removeprefix('tests/')} ({kind})", outcome.seconds)

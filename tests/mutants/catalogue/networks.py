@@ -182,7 +182,7 @@ MUTATIONS = [
         '"he_normal": nn.initializers.he_normal()',
         '"he_normal": nn.initializers.lecun_normal()',
         "Kernels start √2 too small.",
-        "test_network_oracles.py::test_kernels_start_with_the_variance_of_their_initialiser[he_normal]",
+        "test_network_oracles.py::test_kernels_start_with_the_variance_of_their_initialiser[he_normal-2.0]",
     ),
     mutation(
         "torso-minatar-filters",
