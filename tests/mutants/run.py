@@ -142,7 +142,12 @@ class Workshop:
         """An installed pqn must not take the copy's place: every mutant would survive."""
         code = "import pqn; print(pqn.__file__)"
         found = subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, env=self._environment(copy), check=True, capture_output=True, text=True
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env=self._environment(copy),
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout.strip()
         if not Path(found).is_relative_to(copy / PACKAGE):
             raise RuntimeError(f"tests would import {found}, not the copy in {copy}")

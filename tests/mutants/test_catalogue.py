@@ -47,7 +47,12 @@ def collected(session: pytest.Session) -> set[str] | None:
 
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
-    [("a = 1", "a = 2", "occurs 2 times"), ("c", "d", "occurs 0 times"), ("b =", "b", "no Python"), ("b", "b ", "no code")],
+    [
+        ("a = 1", "a = 2", "occurs 2 times"),
+        ("c", "d", "occurs 0 times"),
+        ("b =", "b", "no Python"),
+        ("b", "b ", "no code"),
+    ],
 )
 def test_a_mutation_that_does_not_fit_is_refused(old, new, sentence):
     with pytest.raises(StaleMutation, match=sentence):
