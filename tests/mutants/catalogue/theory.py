@@ -80,7 +80,7 @@ MUTATIONS = [
         "avail[1:, :, 0].reshape",
         "avail[:-1, :, 0].reshape",
         "The monitor bootstraps over the actions that were legal a step earlier.",
-        "THEORY",
+        "theory/test_measures.py::test_the_monitor_bootstraps_over_the_actions_of_the_successor",
     ),
     mutation(
         "monitor-memory-after-the-rollout",
@@ -88,7 +88,7 @@ MUTATIONS = [
         "state.stream.carry), inputs)",
         "after.carry), inputs)",
         "The monitor reads the rollout with the memory that follows it.",
-        "theory/test_monitor.py::test_batch_is_the_rollout_the_run_learns_from_next[gru]",
+        "theory/test_monitor.py::test_the_update_the_meter_sees_is_the_step_that_the_run_takes_next[gru]",
     ),
     mutation(
         "monitor-another-rollout",
@@ -96,7 +96,7 @@ MUTATIONS = [
         "_, key, _ = jax.random.split(state.key, 3)",
         "_, _, key = jax.random.split(state.key, 3)",
         "The monitor measures a rollout that the run will not collect.",
-        "THEORY",
+        "theory/test_monitor.py::test_the_update_the_meter_sees_is_the_step_that_the_run_takes_next[none]",
     ),
     mutation(
         "lemma-penalty-of-the-inner-layers",
@@ -104,7 +104,15 @@ MUTATIONS = [
         "+ (config.eta - 1) * (1 - final)",
         "+ 0.0 * (1 - final)",
         "The regularised criterion leaves out the inner weights.",
-        "THEORY",
+        "theory/test_measures.py::test_the_lemmas_quantities_are_eigenvalues_of_the_jacobian[layer]",
+    ),
+    mutation(
+        "lemma-off-policy-term-of-all-weights",
+        "theory/lemma.py",
+        "jnp.stack([final, 1 - final, everything,",
+        "jnp.stack([final, everything, everything,",
+        "The term that should fall with the width includes the final layer, which does not.",
+        "theory/test_measures.py::test_the_lemmas_quantities_are_eigenvalues_of_the_jacobian[layer]",
     ),
     mutation(
         "lemma-slope-upside-down",
