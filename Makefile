@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
-.PHONY: train test test-slow lint bench clean
+.PHONY: train test test-slow mutants lint bench clean
 
 train: $(INSTALLED)  ## train CartPole and show its curve
 	$(BIN)/pqn train cartpole
@@ -14,6 +14,9 @@ test: $(INSTALLED)  ## the test suite
 
 test-slow: $(INSTALLED)  ## the learning tests that take minutes
 	$(BIN)/python -m pytest -n 2 -m slow
+
+mutants: $(INSTALLED)  ## deliberate mistakes in a copy of the code, each of which a test must notice; most of an hour
+	$(BIN)/python -m tests.mutants --jobs 2
 
 lint: $(INSTALLED)  ## style and types
 	$(BIN)/ruff check .

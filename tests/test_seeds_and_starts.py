@@ -10,8 +10,8 @@ from conftest import build, tiny
 
 from pqn import rollout
 from pqn.envs.probe import Counter
-from pqn.program import NEVER, Program, report
 from pqn.rollout import Finished
+from pqn.totals import NEVER, report
 
 
 def test_seeds_differ_in_everything_random():
@@ -47,17 +47,6 @@ def test_evaluations_play_other_games_each_time():
     assert (now != lengths(learner, 1)).mean() > 0.4  # nor do seeds share them
     training = 1 + np.asarray(state.stream.inputs.obs[0, :, 0, 0]) % Counter().longest
     assert (now[: len(training)] != training).any()
-
-
-def test_the_first_sick_update_is_remembered():
-    from pqn.host.program import _totals
-
-    bad = [NEVER, 3, NEVER, 5]
-    total = jnp.int32(NEVER)
-    for value in bad:
-        total = Program._add("bad", total, jnp.int32(value))
-    assert int(total) == 3
-    assert _totals([{"bad": jnp.array([value])} for value in bad])["bad"] == [3]
 
 
 @pytest.mark.parametrize("sick", [None, "loss", "param_norm"])

@@ -41,8 +41,8 @@ def _work(chosen: list[Mutation], workshop: Workshop) -> int:
     late = sum(verdict.timed_out for verdict in verdicts)
     seconds = sum(verdict.seconds for verdict in verdicts)
     print(
-        f"{caught} of {len(verdicts)} mutations caught ({100 * caught / len(verdicts):.0f} %), {late} of them by running "
-        f"out of time; {seconds / len(verdicts):.0f} s for each, {seconds / 60:.0f} minutes of one worker"
+        f"{caught} of {len(verdicts)} mutations caught ({100 * caught / len(verdicts):.0f} %), {late} of them by "
+        f"running out of time; {seconds / len(verdicts):.0f} s for each, {seconds / 60:.0f} minutes of one worker"
     )
     for verdict in verdicts:
         if not verdict.caught:
@@ -55,7 +55,9 @@ def _arguments() -> argparse.ArgumentParser:
     parser.add_argument("--only", nargs="+", default=["*"], metavar="NAME", help="names or patterns, such as 'smax-*'")
     parser.add_argument("--jobs", type=int, default=2, help="mutations tried at the same time")
     parser.add_argument("--list", action="store_true", help="show what would be tried")
-    parser.add_argument("--timeout", type=float, default=300.0, help="seconds a mutation may take; more counts as caught")
+    parser.add_argument(
+        "--timeout", type=float, default=300.0, help="seconds a mutation may take; more counts as caught"
+    )
     parser.add_argument("--cache", type=Path, help="keep compiled programs here; by default they are thrown away")
     return parser
 

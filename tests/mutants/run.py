@@ -142,7 +142,12 @@ class Workshop:
         """An installed pqn must not take the copy's place: every mutant would survive."""
         code = "import pqn; print(pqn.__file__)"
         found = subprocess.run(
-            [sys.executable, "-c", code], cwd=ROOT, env=self._environment(copy), check=True, capture_output=True, text=True
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env=self._environment(copy),
+            check=True,
+            capture_output=True,
+            text=True,
         ).stdout.strip()
         if not Path(found).is_relative_to(copy / PACKAGE):
             raise RuntimeError(f"tests would import {found}, not the copy in {copy}")
@@ -162,6 +167,6 @@ def verdict(mutation: Mutation, outcome: Outcome) -> Verdict:
     if outcome.status != FAILED_TESTS or failure is None:
         return Verdict(mutation, "no program", outcome.output.strip()[-2000:], outcome.seconds)
     test, why = failure.group(1), failure.group(2) or ""
-    kind = why.partition(":")[0].strip()
+    kind = "AssertionError" if why.startswith("assert ") else why.partition(":")[0].strip()
     what = "no program" if kind in NO_PROGRAM else "caught"
-    return Verdict(mutation, what, f"{test.removeprefix('tests/')} ({kind[:40]})", outcome.seconds)
+    return Verdict(mutation, what, f"{test.removeprefix('tests/')} ({kind})", outcome.seconds)

@@ -6,6 +6,8 @@ from ..mutation import mutation
 
 LEARNER = "learner.py"
 ROLLOUT = "rollout.py"
+# All cases of the oracle, in order, up to the first that fails: which one that is depends on the covering array.
+ORACLE = "oracle/test_oracle.py::test_the_compiled_program_learns_what_the_oracle_learns"
 SAME_DATA = "host/test_collect.py::test_the_host_collects_what_the_compiled_loop_collects"
 
 RETURNS = [
@@ -104,12 +106,20 @@ EXPLORATION = [
 
 LEARNING = [
     mutation(
+        "learner-schedule-of-its-own-ignored",
+        LEARNER,
+        "config.schedule_updates",
+        "config.updates",
+        "A shortened run does not keep the schedules of the full one.",
+        "test_schedules.py::test_part_of_a_long_run_is_its_beginning_to_the_bit",
+    ),
+    mutation(
         "learner-epsilon-off-by-one",
         LEARNER,
-        "hyper.eps_updates, state.updates)",
-        "hyper.eps_updates, state.updates + 1)",
+        "return hyper.epsilon(state.updates)",
+        "return hyper.epsilon(state.updates + 1)",
         "ε is that of the next update.",
-        "ORACLE",
+        ORACLE,
     ),
     mutation(
         "learner-epsilon-decay-ignored",
@@ -117,7 +127,7 @@ LEARNING = [
         "c.eps_decay * ",
         "1.0 * ",
         "ε falls over the whole run, whatever eps_decay says.",
-        "ORACLE",
+        ORACLE,
     ),
     mutation(
         "learner-rate-never-decays",
@@ -125,15 +135,15 @@ LEARNING = [
         "0.0 if c.lr_decay else c.lr",
         "c.lr",
         "lr_decay does nothing.",
-        "ORACLE",
+        ORACLE,
     ),
     mutation(
         "learner-rate-decays-by-epoch",
         LEARNER,
-        "steps = state.updates * (epochs * minibatches)",
-        "steps = state.updates * epochs",
+        "state.updates.astype(jnp.float32) * per_update",
+        "state.updates.astype(jnp.float32) * epochs",
         "The learning rate hardly falls: gradient steps are counted by epochs.",
-        "ORACLE",
+        ORACLE,
     ),
     mutation(
         "learner-half-forgotten",
@@ -141,7 +151,7 @@ LEARNING = [
         "return 0.5 * mean(jnp.square(",
         "return mean(jnp.square(",
         "The loss lacks its ½: gradients, and with them clipping, are twice as large.",
-        "ORACLE",
+        ORACLE,
     ),
     mutation(
         "learner-loss-on-the-burn-in",
@@ -149,7 +159,7 @@ LEARNING = [
         "q = q[config.burn_in :]",
         "q = q[: len(q) - config.burn_in]",
         "Every SMAX preset learns the values of the wrong steps.",
-        "ORACLE",
+        ORACLE,
     ),
     mutation(
         "learner-adam-for-radam",
@@ -157,7 +167,7 @@ LEARNING = [
         "return optax.scale_by_radam() if",
         "return optax.scale_by_adam() if",
         "The optimiser is Adam, which moves further in the first steps.",
-        "ORACLE",
+        ORACLE,
     ),
     mutation(
         "learner-no-shuffling",
@@ -165,7 +175,7 @@ LEARNING = [
         "jnp.argsort(jax.random.bits(key, (epochs, count)), axis=1)",
         "jnp.argsort(jnp.zeros((epochs, count)), axis=1)",
         "Minibatches are consecutive steps.",
-        "ORACLE",
+        ORACLE,
     ),
     mutation(
         "learner-one-order-for-all-epochs",
@@ -173,7 +183,7 @@ LEARNING = [
         "jax.random.bits(key, (epochs, count))",
         "jnp.broadcast_to(jax.random.bits(key, (count,)), (epochs, count))",
         "Every epoch has the same minibatches.",
-        "ORACLE",
+        ORACLE,
     ),
     mutation(
         "learner-batch-statistics-lost",
@@ -181,7 +191,7 @@ LEARNING = [
         "return PackedState(after, stats, opt)",
         "return PackedState(after, state.stats, opt)",
         "Running statistics never move: acting normalises by mean 0 and variance 1.",
-        "ORACLE",
+        ORACLE,
     ),
     mutation(
         "learner-l2-forgotten",
@@ -189,7 +199,7 @@ LEARNING = [
         "extra = hyper.l2_final * final + hyper.l2_inner * inner",
         "extra = hyper.l2_final * final + 0.0 * inner",
         "l2_inner does nothing.",
-        "ORACLE",
+        ORACLE,
     ),
     mutation(
         "learner-agent-without-action-counts",
@@ -272,7 +282,7 @@ COLLECTING = [
         "hyper.reward_scale * records.reward",
         "records.reward",
         "reward_scale does nothing.",
-        "ORACLE",
+        ORACLE,
     ),
     mutation(
         "rollout-reward-scale-on-the-bootstrap",
@@ -280,7 +290,7 @@ COLLECTING = [
         "hyper.gamma * final_value",
         "hyper.reward_scale * hyper.gamma * final_value",
         "The value of a truncated episode's end is scaled as if it were a reward.",
-        "ORACLE",
+        ORACLE,
     ),
     mutation(
         "rollout-return-flows-across-ends",
@@ -390,6 +400,14 @@ COLLECTING = [
 
 PROGRAM = [
     mutation(
+        "totals-learning-blamed-for-the-environment",
+        "totals.py",
+        "fault = jnp.where(finished.fault == Fault.NONE, fault, finished.fault)",
+        "fault = jnp.where(fault == Fault.NONE, finished.fault, fault)",
+        "A NaN reward is blamed on the learning rate.",
+        "test_health.py::test_the_environments_fault_is_its_own",
+    ),
+    mutation(
         "program-seeds-share-keys",
         "program.py",
         "jax.random.split(jax.random.key(seed), 3)",
@@ -430,16 +448,16 @@ PROGRAM = [
         "test_seeds_and_starts.py::test_evaluations_play_other_games_each_time",
     ),
     mutation(
-        "program-sick-update-named-late",
-        "program.py",
-        "return jnp.minimum(total, value)",
-        "return value",
-        "A run that diverged and recovered within a chunk is not stopped.",
-        "test_seeds_and_starts.py::test_the_first_sick_update_is_remembered",
+        "totals-last-fault-instead-of-the-first",
+        "totals.py",
+        'known = total["bad"] <= later["bad"]',
+        'known = total["bad"] > later["bad"]',
+        "A run that diverged within a chunk is stopped late, or not at all.",
+        "test_health.py::test_the_first_fault_counts_and_totals_add_up_alike_in_numpy_and_jax",
     ),
     mutation(
-        "program-lengths-for-returns",
-        "program.py",
+        "totals-lengths-for-returns",
+        "totals.py",
         '"return_sum": finished.ret, "length_sum": finished.length',
         '"return_sum": finished.length, "length_sum": finished.ret',
         "Training rows swap returns and lengths.",
@@ -449,20 +467,36 @@ PROGRAM = [
 
 EVALUATION = [
     mutation(
+        "evaluate-open-episodes-count",
+        "evaluate.py",
+        "xp.where(self.finished, x, xp.nan)",
+        "xp.where(self.finished, x, x)",
+        "Episodes cut by the limit of an evaluation count with what they had so far.",
+        "test_greedy_play.py::test_an_evaluation_stops_at_its_limit",
+    ),
+    mutation(
+        "evaluate-scores-clipped",
+        "evaluate.py",
+        'if "return" in timestep.info:',
+        'if "clipped" in timestep.info:',
+        "Evaluations report clipped or shaped rewards instead of scores.",
+        "test_greedy_play.py::test_only_the_first_episode_counts[scored]",
+    ),
+    mutation(
         "evaluate-second-episodes-count",
         "evaluate.py",
-        "playing = ~result.finished & counts",
-        "playing = counts | result.finished",
+        "~result.finished & (t < max_steps))",
+        "result.finished | (t < max_steps))",
         "Short episodes are counted more than once: the mean is biased.",
-        "test_evaluation.py::test_only_the_first_episode_counts",
+        "test_greedy_play.py::test_only_the_first_episode_counts",
     ),
     mutation(
         "evaluate-one-step-too-many",
         "evaluate.py",
-        "counts=t < max_steps",
-        "counts=t <= max_steps",
+        "~result.finished & (t < max_steps))",
+        "~result.finished & (t <= max_steps))",
         "An evaluation goes one step beyond its limit.",
-        "test_evaluation.py::test_an_evaluation_stops_at_its_limit",
+        "test_greedy_play.py::test_an_evaluation_stops_at_its_limit",
     ),
     mutation(
         "evaluate-at-random",
@@ -470,7 +504,7 @@ EVALUATION = [
         "action = epsilon_greedy(uniform, q, stream.avail, epsilon)",
         "action = epsilon_greedy(uniform, q, stream.avail, 1.0)",
         "Evaluation is not greedy.",
-        "test_evaluation.py::test_play_is_greedy_with_memory_and_masks[gru]",
+        "test_greedy_play.py::test_play_is_greedy_with_memory_and_masks[gru]",
     ),
     mutation(
         "evaluate-without-memory",
@@ -478,7 +512,7 @@ EVALUATION = [
         "avail=timestep.avail, carry=carry)",
         "avail=timestep.avail)",
         "A recurrent network forgets everything after each step of an evaluation.",
-        "test_evaluation.py::test_play_is_greedy_with_memory_and_masks[gru]",
+        "test_greedy_play.py::test_play_is_greedy_with_memory_and_masks[gru]",
     ),
     mutation(
         "evaluate-mask-of-the-start",
@@ -486,15 +520,15 @@ EVALUATION = [
         "avail=timestep.avail, carry=carry)",
         "carry=carry)",
         "Evaluation acts under the mask of the first step.",
-        "test_evaluation.py::test_play_is_greedy_with_memory_and_masks[masked]",
+        "test_greedy_play.py::test_play_is_greedy_with_memory_and_masks[masked]",
     ),
     mutation(
         "evaluate-infos-of-a-later-step",
         "evaluate.py",
-        "jnp.where(ended, value, result.info[name])",
+        "xp.where(ended, value, result.info[name])",
         "value",
         "An environment's own metrics are those of the moment at which the longest episode ended.",
-        "test_evaluation.py::test_only_the_first_episode_counts",
+        "test_greedy_play.py::test_only_the_first_episode_counts",
     ),
 ]
 
@@ -505,15 +539,15 @@ TRAINING = [
         "row[name] = value / self.updates if name in averaged else value",
         "row[name] = value",
         "The loss in metrics.jsonl grows with the number of updates between two rows.",
-        "test_evaluation.py::test_rows_hold_means_of_losses_and_sums_of_episodes",
+        "test_greedy_play.py::test_rows_hold_means_of_losses_and_sums_of_episodes",
     ),
     mutation(
-        "training-missing-episodes-count-as-zero",
-        "training.py",
-        "np.divide(total, known.sum(axis=1),",
-        "np.divide(total, 0.0 * total + known.shape[1],",
+        "evaluate-missing-episodes-count-as-zero",
+        "evaluate.py",
+        "np.divide(total, known.sum(axis=-1),",
+        "np.divide(total, 0.0 * total + known.shape[-1],",
         "An environment that has not finished an episode pulls the mean towards 0.",
-        "test_evaluation.py::test_means_leave_out_what_is_not_there",
+        "test_greedy_play.py::test_means_leave_out_what_is_not_there",
     ),
     mutation(
         "training-looks-too-early",
@@ -526,10 +560,10 @@ TRAINING = [
     mutation(
         "training-divergence-unnoticed",
         "training.py",
-        "if sick < NEVER:",
-        "if sick < 0:",
+        "fault = first_fault(totals)",
+        "fault = first_fault(totals) and None",
         "A run goes on after its parameters became NaN.",
-        "test_train.py::test_nan_stops_the_run_and_keeps_the_last_good_checkpoint",
+        "test_health.py::test_a_run_ends_with_the_sentence_and_its_last_good_checkpoint",
     ),
     mutation(
         "training-rows-twice-after-resume",
@@ -545,7 +579,7 @@ TRAINING = [
         '"eval_returns": self.last_eval,',
         '"eval_returns": None,',
         "A run killed after its last evaluation ends with no score.",
-        "test_evaluation.py::test_a_resumed_run_remembers_its_last_evaluation",
+        "test_greedy_play.py::test_a_resumed_run_remembers_its_last_evaluation",
     ),
 ]
 

@@ -277,8 +277,8 @@ MULTI_AGENT = [
     mutation(
         "overcooked-return-with-shaping",
         "envs/overcooked.py",
-        "OvercookedState(kitchen, ret, state.clock + 1)",
-        "OvercookedState(kitchen, state.ret + reward, state.clock + 1)",
+        "OvercookedState(kitchen, ret, ",
+        "OvercookedState(kitchen, state.ret + reward, ",
         "The reported return includes the shaped reward.",
         f"{MARL}::test_the_reported_return_is_the_true_one",
     ),

@@ -142,14 +142,6 @@ MUTATIONS = [
         "host/test_collect.py::test_the_first_update_does_not_depend_on_overlap",
     ),
     mutation(
-        "host-sick-update-named-late",
-        "host/program.py",
-        '"bad": lambda x: np.min(x, axis=0)',
-        '"bad": lambda x: np.max(x, axis=0)',
-        "A run that diverged within a chunk is not stopped.",
-        "test_seeds_and_starts.py::test_the_first_sick_update_is_remembered",
-    ),
-    mutation(
         "host-resume-repeats-the-first-episodes",
         "host/program.py",
         "keys = fold(keys, update) if update else keys",
@@ -192,18 +184,10 @@ MUTATIONS = [
     mutation(
         "host-player-second-episodes-count",
         GREEDY,
-        "playing = ~finished",
-        "playing = finished | ~finished",
+        "score(result, timestep, ~result.finished)",
+        "score(result, timestep, ~result.finished | result.finished)",
         "Short episodes are counted more than once: the mean is biased.",
         PLAY,
-    ),
-    mutation(
-        "host-player-scores-clipped",
-        GREEDY,
-        'if "return" in timestep.info:',
-        'if "clipped" in timestep.info:',
-        "A final Atari evaluation reports clipped rewards instead of scores.",
-        "host/test_greedy.py::test_a_player_reports_the_score_of_the_game",
     ),
     mutation(
         "host-beside-returns-never-start-again",
@@ -216,8 +200,8 @@ MUTATIONS = [
     mutation(
         "host-beside-open-episodes-reported",
         GREEDY,
-        "known = lambda x: np.where(over, x, np.nan)",
-        "known = lambda x: np.where(over, x, x)",
+        "result = Evaluation(*fields).known()",
+        "result = Evaluation(*fields)",
         "Episodes that are still open are reported with what they have so far.",
         BESIDE,
     ),

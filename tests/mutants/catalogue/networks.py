@@ -113,6 +113,22 @@ MUTATIONS = [
         "test_memory.py::test_gru_equals_flax_cell_by_cell",
     ),
     mutation(
+        "memory-gates-orthogonal-together",
+        MEMORY,
+        "return jnp.concatenate([draw(one, (size, size)) for one in jax.random.split(key, gates)], axis=1)",
+        "return draw(key, shape)",
+        "A fresh recurrent network hardly remembers anything: its gates have singular values far below 1.",
+        "test_memory.py::test_a_cell_starts_as_flax_starts_it",
+    ),
+    mutation(
+        "memory-gates-all-alike",
+        MEMORY,
+        "draw(one, (size, size)) for one in",
+        "draw(key, (size, size)) for one in",
+        "All gates of a cell start with the same recurrent kernel.",
+        "test_memory.py::test_a_cell_starts_as_flax_starts_it",
+    ),
+    mutation(
         "memory-survives-episodes",
         MEMORY,
         "jnp.where(first[..., None], 0.0, x)",
@@ -182,7 +198,7 @@ MUTATIONS = [
         '"he_normal": nn.initializers.he_normal()',
         '"he_normal": nn.initializers.lecun_normal()',
         "Kernels start √2 too small.",
-        "test_network_oracles.py::test_kernels_start_with_the_variance_of_their_initialiser[he_normal]",
+        "test_network_oracles.py::test_kernels_start_with_the_variance_of_their_initialiser[he_normal-2.0]",
     ),
     mutation(
         "torso-minatar-filters",
@@ -270,7 +286,7 @@ MUTATIONS = [
         'inner = jnp.abs(self._hyper(world, agents * self.size, "weights"))',
         'inner = (self._hyper(world, agents * self.size, "weights"))',
         "QMIX is not monotonic: an agent's best action may be the team's worst.",
-        "test_multiagent.py::test_qmix_never_falls_when_an_agents_value_rises",
+        "test_network_oracles.py::test_qmix_is_its_equation",
     ),
     mutation(
         "mixer-qmix-outer-weights-negative",
@@ -278,7 +294,7 @@ MUTATIONS = [
         'outer = jnp.abs(self._hyper(world, self.size, "final"))',
         'outer = (self._hyper(world, self.size, "final"))',
         "QMIX is not monotonic in its second layer.",
-        "test_multiagent.py::test_qmix_never_falls_when_an_agents_value_rises",
+        "test_network_oracles.py::test_qmix_is_its_equation",
     ),
     mutation(
         "mixer-qmix-blind-to-the-world",

@@ -5,21 +5,40 @@ from __future__ import annotations
 from ..mutation import mutation
 
 MARL = "presets/multiagent.py"
-TABLE = "TABLE"
+TABLE = "test_preset_table.py::test_numbers_are_those_of_the_table"
 
 MUTATIONS = [
-    mutation("preset-smax-lambda", MARL, "lam=0.85,", "lam=0.5,", "SMAX trains with another λ than published.", TABLE),
-    mutation("preset-smax-lr", MARL, "lr=2.5e-4,", "lr=5e-4,", "SMAX trains with another learning rate.", TABLE),
+    mutation(
+        "preset-smax-lambda",
+        MARL,
+        "lam=0.85,",
+        "lam=0.5,",
+        "SMAX trains with another λ than published.",
+        f"{TABLE}[smax-2s3z]",
+    ),
+    mutation(
+        "preset-smax-lr",
+        MARL,
+        "lr=2.5e-4,",
+        "lr=5e-4,",
+        "SMAX trains with another learning rate.",
+        f"{TABLE}[smax-2s3z]",
+    ),
     mutation(
         "preset-smax-reward-scale",
         MARL,
         "reward_scale=10.0,",
         "reward_scale=1.0,",
         "SMAX trains on rewards ten times smaller than published.",
-        TABLE,
+        f"{TABLE}[smax-2s3z]",
     ),
     mutation(
-        "preset-overcooked-lr", MARL, "lr=7.5e-5,", "lr=5e-4,", "Overcooked trains with another learning rate.", TABLE
+        "preset-overcooked-lr",
+        MARL,
+        "lr=7.5e-5,",
+        "lr=5e-4,",
+        "Overcooked trains with another learning rate.",
+        f"{TABLE}[overcooked-cramped_room]",
     ),
     mutation(
         "preset-overcooked-shaping",
@@ -27,16 +46,23 @@ MUTATIONS = [
         "_SHAPING = 2_500_000",
         "_SHAPING = 5_000_000",
         "Overcooked's shaping fades over the whole run.",
-        TABLE,
+        f"{TABLE}[overcooked-cramped_room]",
     ),
-    mutation("preset-hanabi-lr", MARL, "lr=3e-4,", "lr=5e-4,", "Hanabi trains with another learning rate.", TABLE),
+    mutation(
+        "preset-hanabi-lr",
+        MARL,
+        "lr=3e-4,",
+        "lr=5e-4,",
+        "Hanabi trains with another learning rate.",
+        f"{TABLE}[hanabi]",
+    ),
     mutation(
         "preset-craftax-clip",
         "presets/craftax.py",
         "max_grad_norm=0.5,",
         "max_grad_norm=1.0,",
         "Craftax with memory clips gradients elsewhere.",
-        TABLE,
+        f"{TABLE}[craftax-rnn]",
     ),
     mutation(
         "preset-craftax-lambda",
@@ -44,7 +70,7 @@ MUTATIONS = [
         "lam=0.5,",
         "lam=0.95,",
         "Craftax with memory trains with another λ than published.",
-        TABLE,
+        f"{TABLE}[craftax-rnn]",
     ),
     mutation(
         "preset-atari-epsilon",
@@ -52,7 +78,7 @@ MUTATIONS = [
         "eps_finish=0.001,",
         "eps_finish=0.01,",
         "Atari explores ten times as much as published.",
-        TABLE,
+        f"{TABLE}[atari-pong]",
     ),
     mutation(
         "preset-minatar-lambda",
@@ -60,7 +86,7 @@ MUTATIONS = [
         "lam=0.65,",
         "lam=0.95,",
         "MinAtar trains with another λ than published.",
-        TABLE,
+        f"{TABLE}[minatar-breakout-paper]",
     ),
     mutation(
         "preset-classic-epochs",
@@ -68,6 +94,6 @@ MUTATIONS = [
         "epochs=4,",
         "epochs=2,",
         "CartPole and Acrobot learn half as often from a rollout.",
-        TABLE,
+        f"{TABLE}[acrobot-paper]",
     ),
 ]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from ..mutation import mutation
 
 STABILITY = "theory/stability.py"
+BAIRD = "theory/test_baird_oracle.py::test_parameters_norms_and_errors_after_every_update"
+DEEPSEA = "theory/test_deepsea_oracle.py::test_parameters_statistics_and_buffer_after_episodes_of_learning"
 EXPLICIT = "theory/test_stability.py::test_terms_and_eigenvalues_equal_the_explicit_jacobian"
 
 MUTATIONS = [
@@ -62,7 +64,7 @@ MUTATIONS = [
         "final=eta * (gamma * lipschitz / 2) ** 2",
         "final=eta * (gamma * lipschitz) ** 2",
         "The ℓ2 coefficient is four times that of the theorem.",
-        "THEORY",
+        f"{BAIRD}[l2-expected]",
     ),
     mutation(
         "stability-weights-ignored",
@@ -78,7 +80,7 @@ MUTATIONS = [
         "avail[1:, :, 0].reshape",
         "avail[:-1, :, 0].reshape",
         "The monitor bootstraps over the actions that were legal a step earlier.",
-        "THEORY",
+        "theory/test_measures.py::test_the_monitor_bootstraps_over_the_actions_of_the_successor",
     ),
     mutation(
         "monitor-memory-after-the-rollout",
@@ -86,7 +88,7 @@ MUTATIONS = [
         "state.stream.carry), inputs)",
         "after.carry), inputs)",
         "The monitor reads the rollout with the memory that follows it.",
-        "theory/test_monitor.py::test_batch_is_the_rollout_the_run_learns_from_next[gru]",
+        "theory/test_monitor.py::test_the_update_the_meter_sees_is_the_step_that_the_run_takes_next[gru]",
     ),
     mutation(
         "monitor-another-rollout",
@@ -94,7 +96,7 @@ MUTATIONS = [
         "_, key, _ = jax.random.split(state.key, 3)",
         "_, _, key = jax.random.split(state.key, 3)",
         "The monitor measures a rollout that the run will not collect.",
-        "THEORY",
+        "theory/test_monitor.py::test_the_update_the_meter_sees_is_the_step_that_the_run_takes_next[none]",
     ),
     mutation(
         "lemma-penalty-of-the-inner-layers",
@@ -102,7 +104,15 @@ MUTATIONS = [
         "+ (config.eta - 1) * (1 - final)",
         "+ 0.0 * (1 - final)",
         "The regularised criterion leaves out the inner weights.",
-        "THEORY",
+        "theory/test_measures.py::test_the_lemmas_quantities_are_eigenvalues_of_the_jacobian[layer]",
+    ),
+    mutation(
+        "lemma-off-policy-term-of-all-weights",
+        "theory/lemma.py",
+        "jnp.stack([final, 1 - final, everything,",
+        "jnp.stack([final, everything, everything,",
+        "The term that should fall with the width includes the final layer, which does not.",
+        "theory/test_measures.py::test_the_lemmas_quantities_are_eigenvalues_of_the_jacobian[layer]",
     ),
     mutation(
         "lemma-slope-upside-down",
@@ -126,7 +136,7 @@ MUTATIONS = [
         "jnp.where(solid, 7.0, 0.0)",
         "jnp.where(solid, 6.0, 0.0)",
         "The importance ratio of Baird's counterexample is 6 instead of 7.",
-        "THEORY",
+        f"{BAIRD}[linear-sampled]",
     ),
     mutation(
         "baird-features-swapped",
@@ -134,7 +144,7 @@ MUTATIONS = [
         "features[6, 6], features[6, 7] = 1.0, 2.0",
         "features[6, 6], features[6, 7] = 2.0, 1.0",
         "The lower state has the features of an upper one.",
-        "THEORY",
+        f"{BAIRD}[linear-expected]",
     ),
     mutation(
         "baird-l2-on-every-arm",
@@ -150,7 +160,7 @@ MUTATIONS = [
         "jax.lax.stop_gradient((q_next + agent.prior[batch.next_state]).max(-1))",
         "(q_next + agent.prior[batch.next_state]).max(-1)",
         "Bootstrapped DQN learns by the full gradient.",
-        "THEORY",
+        f"{DEEPSEA}[none-options0]",
     ),
     mutation(
         "deepsea-masks-ignored",
@@ -158,7 +168,7 @@ MUTATIONS = [
         "jnp.mean(batch.mask * jnp.square(target - taken), axis=0)",
         "jnp.mean(jnp.square(target - taken), axis=0)",
         "All members learn from all transitions.",
-        "THEORY",
+        f"{DEEPSEA}[none-options0]",
     ),
     mutation(
         "deepsea-prior-forgotten",
@@ -166,7 +176,7 @@ MUTATIONS = [
         "taken = (q + agent.prior[batch.state])",
         "taken = (q + 0.0 * agent.prior[batch.state])",
         "Members learn to cancel a prior that their targets have.",
-        "THEORY",
+        f"{DEEPSEA}[none-options0]",
     ),
     mutation(
         "deepsea-right-is-dear",
