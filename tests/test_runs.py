@@ -252,7 +252,18 @@ def test_commit_is_that_of_the_checkout_and_of_no_other(tmp_path: Path, monkeypa
 
 def test_no_git_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
-    assert describe_environment()["git"] == {"commit": None, "dirty": None}
+    assert describe_environment()["git"] == {"commit": None, "dirty": None, "source": None}
+
+
+def test_a_commit_may_be_claimed_where_there_is_no_git(monkeypatch):
+    monkeypatch.setattr(runs, "_git", lambda *_: None)
+    monkeypatch.setenv("PQN_COMMIT", "0123abc")
+    assert runs.describe_source() == {"commit": "0123abc", "dirty": None, "source": "PQN_COMMIT"}
+    monkeypatch.setenv("PQN_COMMIT", "main; rm")
+    assert runs.describe_source()["commit"] is None
+    monkeypatch.setattr(runs, "_source_commit", lambda: ("f" * 40, True))
+    monkeypatch.setenv("PQN_COMMIT", "0123abc")
+    assert runs.describe_source() == {"commit": "f" * 40, "dirty": True, "source": "git"}
 
 
 def test_listing_and_plotting_runs_never_import_jax() -> None:

@@ -215,16 +215,28 @@ def default_path(preset: str, root: PathLike = "runs", now: datetime.datetime | 
 
 def describe_environment(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Describe what a run depends on besides its configuration: versions, source commit, machine, command, date."""
-    commit, dirty = _source_commit()
     return {
         "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": list(sys.argv if argv is None else argv),
         "versions": versions(),
-        "git": {"commit": commit, "dirty": dirty},
+        "git": describe_source(),
         "platform": platform.platform(),
         "host": socket.gethostname(),
         "cpus": os.cpu_count(),
     }
+
+
+def describe_source() -> dict[str, Any]:
+    """The commit of the code, whether the code differs from it, and who says so: git, or the variable PQN_COMMIT.
+
+    The variable is for machines that have the code without its history. git's own answer wins, and what the variable
+    claims cannot be checked: `dirty` is then None.
+    """
+    commit, dirty = _source_commit()
+    claimed = os.environ.get("PQN_COMMIT", "")
+    if commit is None and re.fullmatch(r"[0-9a-f]{7,40}", claimed):
+        return {"commit": claimed, "dirty": None, "source": "PQN_COMMIT"}
+    return {"commit": commit, "dirty": dirty, "source": None if commit is None else "git"}
 
 
 def versions() -> dict[str, str | None]:
