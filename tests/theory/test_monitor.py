@@ -175,7 +175,7 @@ def test_stability_during_training(tmp_path):
     ("words", "sentence"),
     [
         (["theory", "bairds"], "there is no experiment 'bairds'; did you mean 'baird'?"),
-        (["theory", "baird", "--arms", "layr"], "invalid choice: 'layr'"),
+        (["theory", "baird", "--arms", "layr"], "did you mean 'layer'?"),
         (["theory", "baird", "--width", "1"], "width is 1: LayerNorm needs at least 2 hidden units"),
         (["theory", "deepsea", "--depth", "1"], "depth is 1: DeepSea needs at least 2 rows"),
         (["stability", "nowhere"], "nowhere is not a run directory"),
