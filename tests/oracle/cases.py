@@ -20,9 +20,10 @@ PIECES = {  # T steps in segments of L, each after a burn-in of W
 HARD = 1e-5  # a gradient this short is below all rounding: see `clash`
 
 COMPILED: Choices = {
-    "pieces": tuple(PIECES),
+    "pieces": ("default", "short", "warmed", "fully warmed"),
     "norm": ("layer", "batch", "batch_renorm", "none"),
-    "l2": ((0.0, 0.0), (0.3, 0.0), (0.0, 0.2), (0.1, 0.3)),
+    "l2_final": (0.0, 0.3),
+    "l2_inner": (0.0, 0.2),
     "memory": ("none", "lstm", "gru"),
     "mixer": ("vdn", "qmix", "independent"),
     "cuts": ("never", "limit", "anywhere"),
@@ -44,7 +45,7 @@ COMPILED: Choices = {
     "targets": ("rollout", "minibatch"),
     "lr_decay": (True, False),
     "head": ("linear", "dueling"),
-    "hidden": ((4,), (3, 3)),
+    "hidden": ((5,), (4, 4)),
     "memory_layers": (1, 2),
     "agent_id": (False, True),
     "seeds": (1, 2),
@@ -88,9 +89,6 @@ def clash(a: tuple[str, Any], b: tuple[str, Any]) -> bool:
         # Then RAdam's first steps, which are as long as the gradients, are too short to be seen.
         or (batch_norm and both.get("optimizer") == "radam")
         or (both.get("clip") == HARD and both.get("optimizer") == "radam")
-        # Statistics need more than a number or two.
-        or (batch_norm and both.get("pieces") == "watkins")
-        or (both.get("norm_input", "none") != "none" and both.get("pieces") == "watkins")
     )
 
 
@@ -103,7 +101,7 @@ def options(case: dict[str, Any]) -> dict[str, Any]:
     steps, segment, burn_in = PIECES[case["pieces"]]
     get = lambda name: case.get(name, COMPILED[name][0])  # noqa: E731
     (eps_start, eps_finish, eps_decay), (gamma, lam) = get("epsilon"), get("returns")
-    (l2_final, l2_inner), (epochs, minibatches) = get("l2"), get("passes")
+    epochs, minibatches = get("passes")
     return {
         "total_steps": UPDATES_OF_RUN * steps * ENVS + 1,
         "seed": 3,
@@ -140,8 +138,8 @@ def options(case: dict[str, Any]) -> dict[str, Any]:
         "learner.mixer": case["mixer"],
         "learner.mixer_size": 2,
         "learner.reward_scale": get("reward_scale"),
-        "learner.l2_final": l2_final,
-        "learner.l2_inner": l2_inner,
+        "learner.l2_final": get("l2_final"),
+        "learner.l2_inner": get("l2_inner"),
         "learner.overlap": case.get("overlap", False),
         "learner.bootstrap_truncation": case["bootstrap"],
     }
@@ -152,5 +150,7 @@ def name(case: dict[str, Any]) -> str:
     return "-".join(str(case.get(part, "")) for part in ("mixer", "memory", "norm", "pieces", "cuts") if part in case)
 
 
-COMPILED_CASES = covering_array(COMPILED, clash)
+# One step at a time: the Q-learning of Watkins.
+WATKINS = {option: values[0] for option, values in COMPILED.items()} | {"pieces": "watkins", "cuts": "limit"}
+COMPILED_CASES = [*covering_array(COMPILED, clash), WATKINS]
 SIMULATED_CASES = covering_array(SIMULATED, clash)

@@ -15,9 +15,10 @@ from oracle.covering import met, pairs
 from oracle.pqn import PQN, Settings
 from pqn.config import Config
 
-# Float32 against float64. In its first steps RAdam's ρ is a small difference of large numbers, of which float32 has
-# two or three digits (optax's is off by 0.6 % at the sixth step).
-TOLERANCE = {"adam": 2e-4, "radam later": 2e-4, "radam": 5e-3}
+# Float32 against float64; and Adam makes small gradients, with what rounding did to them, as long as others. In its
+# first steps RAdam's ρ is a small difference of large numbers, of which float32 keeps two or three digits (in
+# optax it is 0.6 % off at the sixth step).
+TOLERANCE = {"adam": 1e-3, "radam later": 1e-3, "radam": 5e-3}
 LATER = 5000  # steps that RAdam believes to have taken, so that ρ has all its digits
 
 
