@@ -534,9 +534,9 @@ EVALUATION = [
 
 TRAINING = [
     mutation(
-        "training-means-of-rows-are-sums",
-        "training.py",
-        "row[name] = value / self.updates if name in averaged else value",
+        "pending-means-of-rows-are-sums",
+        "pending.py",
+        "row[name] = value / self.updates if name in _AVERAGED else value",
         "row[name] = value",
         "The loss in metrics.jsonl grows with the number of updates between two rows.",
         "test_greedy_play.py::test_rows_hold_means_of_losses_and_sums_of_episodes",
@@ -550,11 +550,11 @@ TRAINING = [
         "test_greedy_play.py::test_means_leave_out_what_is_not_there",
     ),
     mutation(
-        "training-looks-too-early",
+        "training-never-looks-at-the-end",
         "training.py",
-        "math.ceil(updates * i / count)",
-        "math.floor(updates * i / (count + 1))",
-        "The last evaluation and the last checkpoint come before the end of the run.",
+        "self.count > 0 and update > 0 and",
+        "self.count > 0 and 0 < update < self.updates and",
+        "The final parameters are neither evaluated nor saved.",
         "test_train.py::test_a_run_explains_itself",
     ),
     mutation(
@@ -568,7 +568,7 @@ TRAINING = [
     mutation(
         "training-rows-twice-after-resume",
         "training.py",
-        "self.metrics.truncate_after(self.update if meta else -1)",
+        "self.metrics.truncate_after(self.update)",
         "self.metrics.truncate_after(10**9)",
         "A resumed run repeats the rows that were logged after its checkpoint.",
         "test_train.py::test_resume_uses_the_previous_checkpoint_when_the_newest_is_torn",

@@ -7,12 +7,13 @@ from ..mutation import mutation
 CHECKPOINT = "checkpoint.py"
 METRICS = "metrics.py"
 STATISTICS = "report/statistics.py"
+OPENED = "opened.py"
 
 MUTATIONS = [
     mutation(
         "checkpoint-hash-not-verified",
         CHECKPOINT,
-        'if hashlib.sha256(data).hexdigest() != expected["sha256"]:',
+        'if hashlib.sha256(data).hexdigest() != expected.get("sha256"):',
         'if hashlib.sha256(data).hexdigest() == "":',
         "A flipped bit in the weights is loaded without a word.",
         "test_checkpoint.py::test_every_flipped_bit_of_the_data_is_found[8]",
@@ -56,6 +57,54 @@ MUTATIONS = [
         "jax.device_put(array)",
         "Restored arrays share memory with the file's buffer, which a compiled update may overwrite.",
         "test_checkpoint.py::test_restored_arrays_own_their_memory",
+    ),
+    mutation(
+        "identity-edited-configuration-accepted",
+        OPENED,
+        "        if refused:\n",
+        "        if refused and not self.id:\n",
+        "A run whose config.json was edited goes on with other numbers than its checkpoint.",
+        "host/test_identity.py::test_an_edited_configuration_is_refused_by_name",
+    ),
+    mutation(
+        "identity-checkpoint-of-another-run-accepted",
+        OPENED,
+        "if known and trained.run != self.id:",
+        "if known and trained.run is None:",
+        "Another run's checkpoint is resumed.",
+        "host/test_identity.py::test_a_checkpoint_of_another_run_is_refused",
+    ),
+    mutation(
+        "identity-another-environment-evaluated",
+        OPENED,
+        "        if difference:\n",
+        "        if difference and exact:\n",
+        "An agent is evaluated in an environment with other actions or observations than it was trained for.",
+        "host/test_identity.py::test_an_environment_that_the_network_does_not_fit_is_refused_everywhere",
+    ),
+    mutation(
+        "identity-another-environment-trained",
+        OPENED,
+        'if exact and trained.env and trained.env.kind == "registered":',
+        'if exact and trained.env and trained.env.kind == "":',
+        "A run goes on in an environment that only looks like its own.",
+        "host/test_identity.py::test_an_environment_that_looks_the_same_does_not_go_on_in_a_registered_run",
+    ),
+    mutation(
+        "trust-functions-are-harmless",
+        "envs/registry.py",
+        "    if family is None:\n        return False\n    if not FAMILIES[family].open:",
+        "    if family is None:\n        return True\n    if not FAMILIES[family].open:",
+        "A function that a foreign run names is imported and called.",
+        "host/test_identity.py::test_what_a_run_may_name",
+    ),
+    mutation(
+        "metrics-pending-lost-at-resume",
+        "training.py",
+        "self.update, self.pending = trained.update, trained.pending",
+        "self.update, self.pending = trained.update, Pending()",
+        "The first row after a resume leaves out what was counted before it.",
+        "test_train.py::test_resume_after_an_interruption_equals_an_uninterrupted_run",
     ),
     mutation(
         "metrics-rows-not-weighed",
