@@ -23,11 +23,11 @@ from pqn.totals import NEVER, combine, first_fault
 from pqn.types import EnvSpec
 
 QUIET = Progress(quiet=True)
-BAD_AT = 40  # steps of an environment; a rollout has 8
+BAD_AT = 48  # the last step of the sixth rollout, in the middle of an episode
 
 
 class Knobs(NamedTuple):
-    """What an environment gives from its 40th step on; part of its state, so that one compilation serves every case."""
+    """What an environment gives from its 48th step on; part of its state, so that one compilation serves every case."""
 
     reward: float = 1.0
     obs: float = 1.0
@@ -36,7 +36,7 @@ class Knobs(NamedTuple):
 
 
 class Faulty:
-    """Counts its steps over all episodes of ten, and may break a promise from the 40th on."""
+    """Counts its steps over all episodes of ten, and may break a promise from the 48th on."""
 
     def __init__(self, knobs=None, **spec):
         known = {"max_episode_steps": 10, "truncates": True} | spec
@@ -83,11 +83,11 @@ def program():
 
 
 CASES = [
-    (Knobs(reward=math.nan), 5, Fault.REWARD, "faulty gave a NaN or infinite reward; no checkpoint$"),
-    (Knobs(reward=-math.inf), 5, Fault.REWARD, "faulty gave a NaN or infinite reward"),
+    (Knobs(reward=math.nan), 6, Fault.REWARD, "faulty gave a NaN or infinite reward; no checkpoint$"),
+    (Knobs(reward=-math.inf), 6, Fault.REWARD, "faulty gave a NaN or infinite reward"),
     (Knobs(obs=math.inf), 6, Fault.OBSERVATION, "faulty gave a NaN or infinite observation"),
-    (Knobs(final=math.nan), 5, Fault.OBSERVATION, "faulty gave a NaN or infinite observation"),
-    (Knobs(episode=2), 6, Fault.TRUNCATED_EARLY, r"before spec\.max_episode_steps = 10, .* or to None; no checkpoint$"),
+    (Knobs(final=math.nan), 7, Fault.OBSERVATION, "faulty gave a NaN or infinite observation"),
+    (Knobs(episode=2), 7, Fault.TRUNCATED_EARLY, r"before spec\.max_episode_steps = 10, .* or to None; no checkpoint$"),
 ]
 
 
@@ -123,7 +123,7 @@ def test_a_truncation_that_the_spec_denies_is_named():
 
 def test_a_run_ends_with_the_sentence_and_its_last_good_checkpoint(tmp_path):
     config = tiny({"save.checkpoints": 10, "eval.count": 0})
-    with pytest.raises(EnvError, match=r"^seed 0, update 5: faulty gave a NaN .* the last good checkpoint is .*0004"):
+    with pytest.raises(EnvError, match=r"^seed 0, update 6: faulty gave a NaN .* the last good checkpoint is .*0005"):
         pqn.train(config, env=maker(Knobs(reward=math.nan)), out=tmp_path / "run", progress=QUIET)
     tree = checkpoint.read_tree(checkpoint.latest(tmp_path / "run" / "checkpoints"))
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(tree["learner"]["params"]))
