@@ -324,6 +324,18 @@ def test_names_of_our_own_are_no_options(name, key):
         make(name, 2, **{key: "x"})
 
 
+@pytest.mark.parametrize(
+    ("preset", "torso"),
+    [("cartpole", "minatar"), ("cartpole", "nature"), ("cartpole", "impala"), ("minatar-breakout", "nature")],
+)
+def test_a_torso_that_cannot_take_the_observation(preset, torso, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", preset, "--network.torso", torso]) == 2
+    said = capsys.readouterr().err
+    assert f"network.torso {torso} cannot take the observations of" in said and said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_is_rounded_is_said():
     config = Config().replace(total_steps=20_000)
     assert config.steps == 18_432 and "training 18,432 of 20,000 steps: 9 whole updates of 2,048" in config.rounding()

@@ -149,7 +149,7 @@ def test_sweep(tmp_path, capsys):
     capsys.readouterr()
     for option, value, old in (
         ("--total-steps", "1280", "640"),
-        ("--learner.lr", "0.5", "0.0005"),
+        ("--learner.lr", "0.5", "0.001"),
         ("--seeds", "2", "1"),
     ):
         assert main([*words, option, value]) == 2

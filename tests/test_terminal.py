@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -102,6 +103,19 @@ def test_a_stream_that_fails_is_silent(tmp_path):
         progress.end()
         guarded.flush()
         assert (guarded.failure is None) == (stream is None) and not guarded.isatty()
+
+
+def test_long_work_shows_how_long_it_takes(monkeypatch):
+    terminal = Terminal()
+    monkeypatch.setattr("pqn.progress.columns", lambda _: 80)
+    with Progress(terminal).working("playing …", every=0.001):
+        while "playing" not in terminal.getvalue():
+            time.sleep(0.001)
+    assert terminal.drawn()[1] == "playing … 0:00" and terminal.drawn()[-2:] == [" " * 14, ""]
+    quiet = io.StringIO()
+    with Progress(quiet).working("playing …", every=0.001):
+        time.sleep(0.01)
+    assert quiet.getvalue() == ""  # a log file has no use for it
 
 
 def test_warnings_are_shown_when_quiet():

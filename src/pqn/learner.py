@@ -20,6 +20,7 @@ import optax
 from pqn.config import Config
 from pqn.device import unroll
 from pqn.envs.base import expand
+from pqn.errors import ConfigError
 from pqn.exploration import greedy_value, linear
 from pqn.networks.mixers import QMIX, VDN, Independent
 from pqn.networks.qnetwork import QNetwork, kernel_norms
@@ -133,6 +134,20 @@ class Learner:
 
     config: Config
     spec: EnvSpec
+
+    def __post_init__(self) -> None:
+        """Raises `ConfigError` for a torso that cannot take the environment's observations."""
+        torso = self.config.network.torso
+        if torso == "mlp":  # takes anything
+            return
+        try:
+            jax.eval_shape(self.init, jax.random.key(0))
+        except Exception as error:  # flax, jax and Python each have their own word for shapes that do not fit
+            raise ConfigError(
+                f"network.torso {torso} cannot take the observations of {self.spec.name}, of shape "
+                f"{self.spec.obs_shape}: it wants images, of height, width and channels, that are large enough; "
+                "mlp takes any"
+            ) from error
 
     @property
     def network(self) -> QNetwork:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from typing import Any, TextIO
 
 from pqn.terminal import cells, columns, cut, safe, showable
@@ -40,6 +43,25 @@ class Progress:
         """A passing remark, for terminals only."""
         if self.live and not self.quiet:
             self._draw(cut(text, self._room()))
+
+    @contextlib.contextmanager
+    def working(self, text: str, every: float = 1.0) -> Iterator[None]:
+        """Shows on a terminal what is being done, and for how long it has been, `every` so many seconds."""
+        began, done = time.monotonic(), threading.Event()
+
+        def show() -> None:
+            while not done.wait(every):
+                self.status(f"{text} {clock(time.monotonic() - began)}")
+
+        thread = threading.Thread(target=show, daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+            self._clear()
+            self.stream.flush()
 
     def update(self, fields: dict[str, Any]) -> None:
         """The state of the run: step, total, return, eval, epsilon, loss, rate, eta."""

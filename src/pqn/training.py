@@ -82,7 +82,8 @@ def train(
         # First: a configuration makes a run of the directory, and a run must have its id.
         run.write_json(runs.ENVIRONMENT, machine | about.to_dict())
         run.write_json(runs.CONFIG, config.to_dict())
-        _say_rounding(config, progress)
+        if rounded := config.rounding():
+            progress.note(rounded)
         loop = _Loop(program, run, progress, about)
         loop.compile()
         return loop.fit(program.init())
@@ -157,15 +158,6 @@ def _say_changes(opened: OpenedRun, trained: Trained, progress: Progress) -> Non
         progress.warn(f"changed since the checkpoint: {describe(changed)}")
     if opened.config.save.loggers:
         progress.note(f"metrics also go to {', '.join(opened.config.save.loggers)} (save.loggers)")
-
-
-def _say_rounding(config: Config, progress: Progress) -> None:
-    steps = config.updates * config.steps_per_update
-    if steps != config.total_steps:
-        progress.note(
-            f"training {steps:,} of the {config.total_steps:,} steps asked for: whole updates of "
-            f"{config.steps_per_update:,} steps (env.num_envs × learner.rollout_steps)"
-        )
 
 
 class _Loop:
@@ -401,8 +393,6 @@ class _Loop:
             "rate": rate,
             "eta": left / rate if rate else None,
         }
-
-
 
 
 class _Every:

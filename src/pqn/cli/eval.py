@@ -25,8 +25,10 @@ def run(argv: list[str]) -> int:
 
     from pqn.evaluate import evaluate_run, say_unfinished
     from pqn.metrics import to_json
+    from pqn.progress import Progress
 
-    result = evaluate_run(given.run, given.episodes, given.epsilon, given.seed, env=given.env, warn=options.warn)
+    with Progress().working(f"playing {given.episodes} episodes per seed …"):
+        result = evaluate_run(given.run, given.episodes, given.epsilon, given.seed, env=given.env, warn=options.warn)
     if given.json:
         print(to_json(result))
         return 0

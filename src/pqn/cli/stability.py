@@ -32,12 +32,14 @@ def run(argv: list[str]) -> int:
     directory = RunDir.open(given.run)
 
     from pqn.metrics import to_json
+    from pqn.progress import Progress
     from pqn.theory.explain import explain
     from pqn.theory.monitor import measure_run
 
-    report, step = measure_run(
-        given.run, given.index, given.transitions, given.iterations, env=given.env, warn=options.warn
-    )
+    with Progress().working("measuring …"):
+        report, step = measure_run(
+            given.run, given.index, given.transitions, given.iterations, env=given.env, warn=options.warn
+        )
     content = {"step": step, "index": given.index, **report.to_dict()}
     path = directory.write_json("stability.json", content)
     if given.json:
