@@ -403,8 +403,6 @@ class _Loop:
         }
 
 
-
-
 class _Every:
     """Evenly spaced points of a run: `count` of them, the last at its end; none when `count` is 0."""
 
