@@ -553,3 +553,15 @@ def test_a_label_is_text_and_not_mathematics(run):
     assert draw(run)[0] == 0
     edit_json(run, "config.json", put("preset", "\x1b[2J"))
     assert outcome(draw, run) == "refused"
+
+
+def test_a_future_that_the_run_does_not_have(run):
+    """A checkpoint that agrees with itself in everything, one update after the run's last."""
+    edit_data(run, lambda data: overwrite(data, "learner/updates", b"\x0b\0\0\0" * 2))
+    edit(run, put("metadata.update", 11))
+    edit(run, put("metadata.step", 11 * 64))
+    edit(run, put("step", 11))
+    (run / "checkpoints" / NEWEST).rename(run / "checkpoints" / "step-000000000011")
+    for way in (load, resume):
+        step, said = way(run)
+        assert step in (0, 512) and any("says update 11, and its configuration ends at 10" in text for text in said)
