@@ -17,6 +17,7 @@ from oracle.pqn import Chance, Settings
 from oracle.ring import Ring
 from pqn.config import Config
 from pqn.host.program import HostProgram
+from pqn.learner import schedules
 from pqn.networks.mixers import QMIX
 from pqn.program import Program
 from pqn.types import EnvSpec, TimeStep
@@ -34,8 +35,6 @@ NAMES = (
     ("recurrent", "recurrent/kernel"),
     ("candidate_bias", "candidate/bias"),
 )
-
-
 # Ours has 64 hidden units in every hypernetwork, which is many for complex steps.
 SMALL_MIXER = mock.patch("pqn.learner.QMIX", functools.partial(QMIX, hyper_size=4))
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # to compile
@@ -126,6 +125,10 @@ class HostRing:
 
 
 # --- configurations -------------------------------------------------------------------------------------------------
+
+
+def configure(options: dict[str, Any]) -> Config:
+    return Config().replace(options).validate()
 
 
 def settings(config: Config, ring: Ring) -> Settings:
@@ -292,3 +295,8 @@ def finished(run: Any) -> tuple[Config, list[dict[str, Any]]]:
     config = Config.from_dict(json.loads((run.run / "config.json").read_text()))
     rows = [json.loads(line) for line in (run.run / "metrics.jsonl").read_text().splitlines()]
     return config, [row for row in rows if row["kind"] == "train"]
+
+
+def recorded_schedules(config: Config, update: int) -> dict[str, float]:
+    """What a run would record as ε and learning rate after so many updates."""
+    return schedules(config, update)

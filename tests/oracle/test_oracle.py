@@ -13,7 +13,6 @@ from oracle import adapter, cases, networks
 from oracle import ring as rings
 from oracle.covering import met, pairs
 from oracle.pqn import PQN, Settings
-from pqn.config import Config
 
 # Float32 against float64; and Adam makes small gradients, with what rounding did to them, as long as others. In its
 # first steps RAdam's ρ is a small difference of large numbers, of which float32 keeps two or three digits (in
@@ -52,7 +51,7 @@ def replay(settings: Settings, world: Rings, start: adapter.Start, later: int) -
 
 
 def compare(case: dict[str, Any], run: Any) -> None:
-    config = Config().replace(cases.options(case)).validate()
+    config = adapter.configure(cases.options(case))
     ring = cases.ring(case)
     later = LATER if case["optimizer"].endswith("later") else 0
     start, finish = run(config, ring, cases.UPDATES, seed=case["seeds"] - 1, optimizer_steps=later)
@@ -109,13 +108,24 @@ def test_every_pair_of_options_meets_in_some_case(choices, chosen):
     assert not any(cases.clash(*pair) for case in chosen for pair in met(case))
 
 
-def test_a_run_reports_the_schedules_of_the_oracle(finished_run):
-    """ε and learning rate in the metrics are those of the next update."""
+def scheduled(config: Any, update: int) -> dict[str, float]:
+    """ε and learning rate of the oracle after some updates."""
+    settings = adapter.settings(config, rings.Ring())
+    oracle = PQN(settings, {}, {}, Rings(rings.Ring(), np.zeros(settings.envs, np.uint32)))
+    oracle.done = update
+    return {"epsilon": oracle.epsilon(), "lr": oracle.lr(update * settings.epochs * settings.minibatches)}
+
+
+@pytest.mark.parametrize("case", [case for case in cases.COMPILED_CASES if case["memory"] == "none"], ids=cases.name)
+def test_schedules_on_record_are_those_of_the_oracle(case):
+    config = adapter.configure(cases.options(case))
+    for update in range(config.updates + 1):
+        assert adapter.recorded_schedules(config, update) == pytest.approx(scheduled(config, update))
+
+
+def test_a_run_reports_schedules_of_the_update_it_is_at(finished_run):
     config, rows = adapter.finished(finished_run)
-    oracle = PQN(adapter.settings(config, rings.Ring()), {}, {}, Rings(rings.Ring(), np.zeros(8, np.uint32)))
-    steps = config.learner.epochs * config.learner.minibatches
     assert len(rows) > 2
     for row in rows:
-        oracle.done = row["update"]
-        assert row["epsilon"] == pytest.approx(oracle.epsilon(), abs=1e-6)
-        assert row["lr"] == pytest.approx(oracle.lr(steps * oracle.done), abs=1e-9)
+        expected = scheduled(config, row["update"])
+        assert {name: row[name] for name in expected} == pytest.approx(expected)
