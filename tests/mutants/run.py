@@ -89,7 +89,7 @@ class Workshop:
     def _try_unchanged(self, tests: list[str]) -> Outcome:
         copy = self.copies.get()
         try:
-            return self._pytest(copy, tests, timeout=3600.0)
+            return self._pytest(copy, tests, timeout=3600.0, most=1000)
         finally:
             self.copies.put(copy)
 
@@ -104,10 +104,11 @@ class Workshop:
             file.write_text(source)
             self.copies.put(copy)
 
-    def _pytest(self, copy: Path, tests: list[str], timeout: float) -> Outcome:
+    def _pytest(self, copy: Path, tests: list[str], timeout: float, most: int = 1) -> Outcome:
+        """Runs tests, until `most` of them have failed."""
         # Without the options of pyproject.toml, which also collect doctests.
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=short", "-rf", "-o", "addopts=", "-p", "no:xdist"]
-        command += ["-p", "no:cacheprovider", *(f"tests/{test}" for test in tests)]
+        command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-rf", "-o", "addopts=", "-p", "no:xdist"]
+        command += ["-p", "no:cacheprovider", f"--maxfail={most}", *(f"tests/{test}" for test in tests)]
         began = time.perf_counter()
         process = subprocess.Popen(
             command,

@@ -539,7 +539,7 @@ TRAINING = [
         "row[name] = value / self.updates if name in _AVERAGED else value",
         "row[name] = value",
         "The loss in metrics.jsonl grows with the number of updates between two rows.",
-        "test_greedy_play.py::test_rows_hold_means_of_losses_and_sums_of_episodes",
+        "test_rows.py::test_rows_hold_means_of_losses_and_sums_of_episodes",
     ),
     mutation(
         "evaluate-missing-episodes-count-as-zero",
@@ -571,7 +571,7 @@ TRAINING = [
         "self.metrics.truncate_after(self.update)",
         "self.metrics.truncate_after(10**9)",
         "A resumed run repeats the rows that were logged after its checkpoint.",
-        "test_train.py::test_resume_uses_the_previous_checkpoint_when_the_newest_is_torn",
+        "test_rows.py::test_a_resumed_run_writes_every_row_once",
     ),
     mutation(
         "training-resume-forgets-the-last-evaluation",
@@ -579,7 +579,7 @@ TRAINING = [
         '"eval_returns": self.last_eval,',
         '"eval_returns": None,',
         "A run killed after its last evaluation ends with no score.",
-        "test_greedy_play.py::test_a_resumed_run_remembers_its_last_evaluation",
+        "test_rows.py::test_a_resumed_run_remembers_its_last_evaluation",
     ),
 ]
 

@@ -104,7 +104,7 @@ MUTATIONS = [
         "self.update, self.pending = trained.update, trained.pending",
         "self.update, self.pending = trained.update, Pending()",
         "The first row after a resume leaves out what was counted before it.",
-        "test_train.py::test_resume_after_an_interruption_equals_an_uninterrupted_run",
+        "test_rows.py::test_a_stopped_run_loses_nothing_that_it_had_counted",
     ),
     mutation(
         "metrics-rows-not-weighed",
