@@ -321,9 +321,9 @@ def test_a_broken_environment_by_name_is_refused_before_it_plays(tmp_path, monke
     assert not (tmp_path / "other").exists()
     monkeypatch.setitem(BY_NAME, "sound", BY_NAME["broken"])
     with pytest.raises(EnvError, match="`step` must return an Outcome, not a tuple"):
-        evaluate_run(out, 2)
+        evaluate_run(out, 2, env="my_walk:make")
     with pytest.raises(EnvError, match="`step` must return an Outcome, not a tuple"):
-        pqn.resume(out)
+        pqn.resume(out, env="my_walk:make")
 
 
 BY_NAME = {"sound": Walk, "broken": lambda: SINGLE["step returns a tuple"][0]}
