@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from conftest import TINY, build, tiny
 
+import pqn
 from pqn import device, training
 from pqn.cli import main as cli
 from pqn.cli.main import main
@@ -247,6 +248,8 @@ def test_no_device_is_one_sentence(platforms, remedy, monkeypatch, capsys, tmp_p
     said = capsys.readouterr().err
     assert said.startswith("pqn: JAX cannot start: ") and remedy in said and said.count("\n") == 1
     assert not list(tmp_path.iterdir())
+    with pytest.raises(DeviceError, match="JAX cannot start"):
+        pqn.load(tmp_path)  # before it looks at anything
 
 
 # ------------------------------------------------------------------------------------------ errors that nobody expected

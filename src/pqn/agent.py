@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from pqn.config import Seed, Share
+from pqn.device import require_device
 from pqn.errors import ObservationError, RunError
 from pqn.exploration import epsilon_greedy
 from pqn.fields import brief, checked
@@ -155,7 +156,9 @@ def load(run: str | os.PathLike[str], seed: int | None = None, *, env: Any = Non
       RunError: `run` is no run directory, or did not train `seed`.
       CheckpointError: there is no checkpoint yet, it is damaged, or it is from another run or network.
       EnvError: the agent cannot play in `env`.
+      DeviceError: JAX has no device to run on.
     """
+    require_device()
     opened = open_run(run)
     trained = opened.newest()
     config = trained.config

@@ -74,7 +74,7 @@ def enable_compilation_cache() -> None:
     Raises:
       DeviceError: JAX has no device to compile for.
     """
-    _require_device()
+    require_device()
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ and getattr(jax.config, "jax_compilation_cache_dir", None) is None:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         jax.config.update("jax_compilation_cache_dir", str(base / "pqn" / "xla"))
@@ -82,7 +82,7 @@ def enable_compilation_cache() -> None:
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
-def _require_device() -> None:
+def require_device() -> None:
     """Starts JAX here, where every command passes: what it raises without a device names neither cause nor remedy."""
     try:
         jax.devices()
