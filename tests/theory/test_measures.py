@@ -14,6 +14,7 @@ from pqn.theory.configs import LemmaConfig
 from pqn.theory.critic import critic, init_critic
 from pqn.theory.mdps import random_chain
 from pqn.theory.monitor import Monitor
+from pqn.theory.stability import Transitions, jacobian_terms
 
 
 @pytest.mark.parametrize("norm", ["none", "layer"])
@@ -64,3 +65,22 @@ def test_the_monitor_bootstraps_over_the_actions_of_the_successor():
     where = (seen[:, :, None] == env.observations).all(-1).argmax(-1)
     np.testing.assert_array_equal(np.asarray(batch.next_avail), env.legal[where.ravel()])
     assert len(np.unique(env.legal[where.ravel()], axis=0)) > 1
+
+
+def test_the_criterion_bootstraps_from_the_best_legal_action():
+    """Which is never the best of all: that one is forbidden everywhere."""
+    rng = np.random.default_rng(0)
+    weights, v = ({"w": jnp.asarray(rng.normal(size=(4, 3)), jnp.float32)} for _ in range(2))
+    obs, next_obs = jnp.asarray(rng.normal(size=(2, 8, 4)), jnp.float32)
+    q_next = np.asarray(next_obs @ weights["w"])
+    legal = q_next < q_next.max(1, keepdims=True)
+    best = np.where(legal, q_next, -np.inf).argmax(1)
+    action, reward = jnp.asarray(rng.integers(0, 3, 8)), jnp.asarray(rng.normal(size=8), jnp.float32)
+    batch = Transitions(obs, action, reward, jnp.full(8, 0.9), next_obs)
+
+    def terms(batch):
+        return np.asarray(jacobian_terms(lambda p, x: jnp.tanh(x @ p["w"]), weights, v, batch))
+
+    found = terms(batch._replace(next_avail=jnp.asarray(legal)))
+    np.testing.assert_allclose(found, terms(batch._replace(next_policy=jnp.eye(3)[best])), rtol=1e-5)
+    assert np.abs(found - terms(batch)).max() > 0.1

@@ -176,8 +176,8 @@ MUTATIONS = [
         "loggers-seeds-not-weighed",
         "loggers.py",
         'float(np.sum(row["return_sum"]) / np.sum(row["episodes"]))',
-        'float(np.mean(row["return_sum"]) / len(row["episodes"]))',
-        "TensorBoard shows sums of returns that are not divided by episodes.",
+        'float(np.mean(np.divide(row["return_sum"], row["episodes"])))',
+        "TensorBoard shows a mean of means: a seed with one episode counts as much as one with a hundred.",
         "test_loggers.py::test_scalars_average_over_seeds_and_weigh_episodes_equally",
     ),
     mutation(

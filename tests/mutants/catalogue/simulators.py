@@ -97,7 +97,7 @@ MUTATIONS = [
         "self._score[ended] = 0",
         "self._score[ended] += 0",
         "A game's score includes all earlier ones.",
-        LIVES,
+        f"{CONSOLE}[breakout-paper-given0-330]",
     ),
     mutation(
         "atari-frames-run-backwards",

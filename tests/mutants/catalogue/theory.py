@@ -56,7 +56,7 @@ MUTATIONS = [
         "jnp.where(batch.next_avail, q_next, -jnp.inf)",
         "jnp.where(batch.next_avail, q_next, q_next)",
         "The criterion bootstraps from illegal actions.",
-        "theory/test_stability.py::test_actions_that_are_not_available_are_not_bootstrapped_from",
+        "theory/test_measures.py::test_the_criterion_bootstraps_from_the_best_legal_action",
     ),
     mutation(
         "stability-regulariser-of-the-theory",
@@ -152,7 +152,7 @@ MUTATIONS = [
         'if arm.endswith("l2") else Regulariser(0.0, 0.0)',
         "if arm else Regulariser(0.0, 0.0)",
         "All learners are regularised, not only those that say so.",
-        "theory/test_experiments.py::test_baird_diverges_without_normalisation_and_converges_with_layer_norm_and_l2",
+        f"{BAIRD}[none-expected]",
     ),
     mutation(
         "deepsea-gradient-through-the-target",
