@@ -64,13 +64,13 @@ class Workshop:
 
     def __init__(self, place: Path, jobs: int, timeout: float, cache: Path | None):
         self.timeout, self.cache = timeout, (cache or place / "cache").resolve()
+        self.jobs = max(1, jobs)
         self.copies: SimpleQueue[Path] = SimpleQueue()
-        self.jobs = jobs
-        for number in range(jobs):
+        for number in range(self.jobs):
             copy = place / f"copy-{number}"
             shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
+            self._check_imports(copy)
             self.copies.put(copy)
-        self._check_imports(copy)
 
     def baseline(self, mutations: list[Mutation]) -> str:
         """Runs all tests of the mutations on the code as it is; returns what pytest says unless they pass."""
