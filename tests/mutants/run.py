@@ -83,8 +83,12 @@ class Workshop:
     def verdicts(self, mutations: list[Mutation]) -> Iterator[Verdict]:
         """What becomes of each mutation, in the order in which they are done."""
         with ThreadPoolExecutor(self.jobs) as pool:
-            for future in as_completed([pool.submit(self._judge, mutation) for mutation in mutations]):
-                yield future.result()
+            futures = [pool.submit(self._judge, mutation) for mutation in mutations]
+            try:
+                for future in as_completed(futures):
+                    yield future.result()
+            finally:  # after a Ctrl-C, only what is under way is waited for
+                pool.shutdown(wait=False, cancel_futures=True)
 
     def _try_unchanged(self, tests: list[str]) -> Outcome:
         copy = self.copies.get()
