@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from pqn.envs import atari
+from pqn.envs.adapters import atari
 
 
 def measure(game: str, num_envs: int, threads: int, backend: str, steps: int) -> dict[str, Any]:

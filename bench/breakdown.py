@@ -17,8 +17,8 @@ import jax.numpy as jnp
 
 from bench.programs import program_of
 from bench.timing import seconds
-from pqn import rollout
 from pqn.device import compiler_options
+from pqn.programs import rollout
 from pqn.types import Array
 
 

@@ -17,12 +17,12 @@ import jax
 import jax.numpy as jnp
 
 from bench.timing import seconds
-from pqn import rollout
 from pqn.device import over_seeds
 from pqn.envs import registry
 from pqn.networks import QNetwork
 from pqn.presets import preset
-from pqn.program import Program
+from pqn.programs import rollout
+from pqn.programs.compiled import Program
 from pqn.types import Inputs
 
 

@@ -25,7 +25,7 @@ import numpy as np
 from bench.timing import seconds
 from pqn.device import compiler_options, enable_compilation_cache
 from pqn.envs import registry
-from pqn.envs.base import JaxEnv
+from pqn.envs.contract import JaxEnv
 from pqn.envs.pooled import PooledReset
 from pqn.types import Array
 

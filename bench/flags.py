@@ -28,7 +28,7 @@ def measure(name: str, updates: int, seeds: int, turn: str) -> dict[str, Any]:
 
     from bench.programs import compiled_updates, program_of
     from bench.timing import seconds
-    from pqn.runs import peak_memory
+    from pqn.runs.provenance import peak_memory
 
     program = program_of(name, seeds)
     began = time.perf_counter()

@@ -31,12 +31,12 @@ from pqn.cli.options import pair
 from pqn.config import Config
 from pqn.device import enable_compilation_cache, simulator_groups
 from pqn.envs import registry
-from pqn.host.cores import apart
-from pqn.host.pool import Pool
-from pqn.host.program import HostProgram
 from pqn.presets import preset
-from pqn.program import RunState
-from pqn.runs import describe_device
+from pqn.programs.compiled import RunState
+from pqn.programs.simulators.cores import apart
+from pqn.programs.simulators.pool import Pool
+from pqn.programs.simulators.program import HostProgram
+from pqn.runs.provenance import describe_device
 from pqn.types import EnvSpec, TimeStep
 
 

@@ -29,8 +29,8 @@ from jax.experimental import topologies
 from jax.sharding import SingleDeviceSharding
 
 from bench.programs import program_of
-from pqn import rollout
 from pqn.device import compiler_options
+from pqn.programs import rollout
 
 TARGET = Path(__file__).with_name("h200.txtpb")
 # Instructions that start nothing on the device.

@@ -22,8 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from pqn import checkpoint
-from pqn.metrics import read_metrics
+from pqn.runs import checkpoint
+from pqn.runs.metrics import read_metrics
 
 TINY = {
     "total-steps": 96_000, "env.num-envs": 8, "network.hidden": 16, "learner.rollout-steps": 8, "seeds": 2,

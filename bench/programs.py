@@ -12,7 +12,7 @@ from pqn.cli.options import pair
 from pqn.device import compiler_options
 from pqn.envs import registry
 from pqn.presets import preset
-from pqn.program import Program
+from pqn.programs.compiled import Program
 
 
 def program_of(name: str, seeds: int = 1) -> Program:

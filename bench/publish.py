@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from pqn.envs import registry
-from pqn.metrics import curve, read_metrics, to_json
 from pqn.report.figures import curve_grid
 from pqn.report.statistics import bootstrap_interval, iqm
-from pqn.runs import RunDir
+from pqn.runs.directory import RunDir
+from pqn.runs.metrics import curve, read_metrics, to_json
 
 
 def entry(run: RunDir, commit: str | None) -> dict[str, Any]:

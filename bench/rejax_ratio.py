@@ -50,7 +50,7 @@ OURS = f"""
 import time, jax
 from pqn.envs import registry
 from pqn.presets import preset
-from pqn.program import Program
+from pqn.programs.compiled import Program
 config = preset("cartpole-paper", {{"eval.count": 0}})
 program = Program(config, lambda n: registry.make(config.env.name, n))
 program.compile()

@@ -16,8 +16,8 @@ from hypothesis import settings
 from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs import registry
-from pqn.envs.base import Outcome
-from pqn.program import Program, RunState
+from pqn.envs.contract import Outcome
+from pqn.programs.compiled import Program, RunState
 from pqn.types import EnvSpec, Inputs
 
 settings.register_profile("pqn", deadline=None, derandomize=True, max_examples=50)

@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pqn.envs.base import Outcome
-from pqn.learner import Learner, LearnerState
+from pqn.algorithms.pqn import Learner, LearnerState
+from pqn.envs.contract import Outcome
 from pqn.types import EnvSpec, Inputs
 
 

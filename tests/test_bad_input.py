@@ -29,7 +29,7 @@ from pqn.envs import make
 from pqn.envs.options import Option, choose
 from pqn.errors import ConfigError, EnvError
 from pqn.fields import LONGEST, Within, hints, is_group, split
-from pqn.metrics import to_json
+from pqn.runs.metrics import to_json
 
 
 def fields() -> dict[str, Any]:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pqn.device import compiler_options, simulator_groups, write_out_loops
-from pqn.envs import base, make
+from pqn.envs import contract as base
+from pqn.envs import make
 from pqn.loops import written_out
 
 

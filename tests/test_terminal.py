@@ -21,8 +21,8 @@ from pqn import device, training
 from pqn.cli import main as cli
 from pqn.cli.main import main
 from pqn.errors import RUN_DIRECTORY, DeviceError, PqnError, explained
-from pqn.metrics import read_metrics
 from pqn.progress import Progress, fitted_line, format_line
+from pqn.runs.metrics import read_metrics
 from pqn.terminal import SafeStream, cells, cut, safe, showable
 
 FIELDS = {

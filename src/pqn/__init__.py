@@ -15,11 +15,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pqn.agent import Agent as Agent
-    from pqn.agent import load as load
     from pqn.config import Config as Config
     from pqn.envs.check import check_env as check_env
     from pqn.errors import PqnError as PqnError
+    from pqn.play import Agent as Agent
+    from pqn.play import load as load
     from pqn.presets import preset as preset
     from pqn.training import Result as Result
     from pqn.training import resume as resume
@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Agent": "pqn.agent",
+    "Agent": "pqn.play",
     "Config": "pqn.config",
     "EnvSpec": "pqn.types",
     "PqnError": "pqn.errors",
     "Result": "pqn.training",
     "check_env": "pqn.envs.check",
-    "load": "pqn.agent",
+    "load": "pqn.play",
     "preset": "pqn.presets",
     "resume": "pqn.training",
     "train": "pqn.training",

@@ -18,21 +18,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pqn import checkpoint, files, health, runs
-from pqn import evaluate as evaluation
+from pqn.algorithms.pqn import schedules
 from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs.source import given
 from pqn.errors import CheckpointError, EnvFailed, Interrupted, RunError, explained
-from pqn.identity import EnvIdentity, identify, spec_to_dict
-from pqn.learner import schedules
-from pqn.loggers import check_loggers, open_loggers, scalars
-from pqn.metrics import MetricsWriter, Row
-from pqn.opened import OpenedRun, Trained, describe, differences, open_run
-from pqn.pending import Pending
-from pqn.program import RunState, make_program
+from pqn.programs import evaluation, health
+from pqn.programs.compiled import RunState, make_program
+from pqn.programs.totals import first_fault
 from pqn.progress import Progress
-from pqn.totals import first_fault
+from pqn.runs import checkpoint, files, provenance
+from pqn.runs import directory as runs
+from pqn.runs.identity import EnvIdentity, identify, spec_to_dict
+from pqn.runs.loggers import check_loggers, open_loggers, scalars
+from pqn.runs.metrics import MetricsWriter, Row
+from pqn.runs.opened import OpenedRun, Trained, describe, differences, open_run
+from pqn.runs.pending import Pending
 
 SECONDS_PER_CHUNK = 1.0  # how long the program may run before the host looks at signals and the clock
 
@@ -46,7 +47,7 @@ class Result:
 
     def agent(self, seed: int | None = None) -> Any:
         """The trained agent; see `pqn.load`."""
-        from pqn.agent import load
+        from pqn.play import load
 
         return load(self.run, seed)
 
@@ -78,7 +79,7 @@ def train(
     program = make_program(config, source)  # before the directory exists: a bad option leaves no litter
     with runs.RunDir.create(out, preset=config.preset) as run, contextlib.closing(program):
         about = _About(uuid.uuid4().hex, identify(source, program.learner.spec))
-        machine = runs.describe_environment() | {"device": runs.describe_device()}
+        machine = provenance.describe_environment() | {"device": provenance.describe_device()}
         # First: a configuration makes a run of the directory, and a run must have its id.
         run.write_json(runs.ENVIRONMENT, machine | about.to_dict())
         run.write_json(runs.CONFIG, config.to_dict())
@@ -194,7 +195,7 @@ class _Loop:
         self.progress.note(f"run directory: {self.run.path}")
         self.progress.status("compiling …")
         self.program.compile()
-        self.progress.note(f"compiled in {self.program.compile_seconds:.1f} s for {runs.describe_device()}")
+        self.progress.note(f"compiled in {self.program.compile_seconds:.1f} s for {provenance.describe_device()}")
 
     def fit(self, state: RunState) -> Result:
         """Runs to the end, to divergence or to the first signal, whichever comes first."""
@@ -265,7 +266,7 @@ class _Loop:
         if self.pending.updates:
             schedule = self.schedules()
             row = self.pending.row(self.update, self.steps, self.config) | schedule | {"wall": self.wall()}
-            memory = runs.peak_memory()
+            memory = provenance.peak_memory()
             self.record(row if memory is None else row | {"peak_memory_bytes": memory})
             self.pending = Pending(shown=self.pending.shown | self.pending.means(self.config))
 
@@ -347,8 +348,8 @@ class _Loop:
             if returns is None
             else {"mean": evaluation.mean(returns), "per_seed": evaluation.means(returns)},
             "eval_unfinished": self.unfinished(),
-            "device": runs.describe_device(),
-            "peak_memory_bytes": runs.peak_memory(),
+            "device": provenance.describe_device(),
+            "peak_memory_bytes": provenance.peak_memory(),
         }
         self.run.write_json(runs.SUMMARY, summary)
         return Result(self.run.path, runs.read_summary(self.run))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pqn.envs.base import Autoreset, JaxEnv, Outcome
+from pqn.envs.contract import Autoreset, JaxEnv, Outcome
 from pqn.envs.probe import Counter
 from pqn.errors import EnvError
 from pqn.types import EnvSpec

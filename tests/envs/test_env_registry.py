@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from pqn.envs import as_jax_env, available, make
-from pqn.envs.base import Autoreset
+from pqn.envs.contract import Autoreset
 from pqn.envs.probe import PROBES, TEAMS, Counter
 from pqn.envs.registry import FAMILIES, Family
 from pqn.errors import EnvError, PqnError
@@ -14,7 +14,7 @@ from pqn.errors import EnvError, PqnError
 USER_MODULE = """
 import numpy as np
 import jax.numpy as jnp
-from pqn.envs.base import Autoreset, Outcome
+from pqn.envs.contract import Autoreset, Outcome
 from pqn.types import EnvSpec
 
 class Coin:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pqn.envs import make
-from pqn.envs.base import Autoreset, Outcome
+from pqn.envs.contract import Autoreset, Outcome
 from pqn.envs.probe import Counter
 from pqn.types import EnvSpec
 

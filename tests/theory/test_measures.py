@@ -9,8 +9,8 @@ import pytest
 from conftest import build, run_updates, tiny
 from jax.flatten_util import ravel_pytree
 
-from pqn.theory import lemma
-from pqn.theory.configs import LemmaConfig
+from pqn.experiments import lemma
+from pqn.experiments.configs import LemmaConfig
 from pqn.theory.critic import critic, init_critic
 from pqn.theory.mdps import random_chain
 from pqn.theory.monitor import Monitor

@@ -12,8 +12,8 @@ from conftest import build, run_updates, tiny
 
 import pqn
 from pqn.cli.main import main
+from pqn.experiments import lemma
 from pqn.progress import Progress
-from pqn.theory import lemma
 from pqn.theory.monitor import Monitor
 from pqn.theory.stability import Regulariser, td_update
 
@@ -189,7 +189,7 @@ def test_mistakes_get_one_sentence(words, sentence, capsys, tmp_path, monkeypatc
 
 
 def test_stability_of_a_run_without_parameters(tmp_path, capsys):
-    from pqn.runs import RunDir
+    from pqn.runs.directory import RunDir
 
     with RunDir.create(tmp_path / "run") as run:
         run.write_json("config.json", tiny().to_dict())
@@ -235,7 +235,7 @@ def test_results_that_could_not_be_written_are_refused_before_the_work(where, tm
     def never(*_, **__):
         raise AssertionError("the work began")
 
-    monkeypatch.setattr("pqn.theory.baird.run", never)
+    monkeypatch.setattr("pqn.experiments.baird.run", never)
     assert main(["theory", "baird", "--out", where]) == 2
     error = capsys.readouterr().err
     assert "--out" in error and error.count("\n") == 1
@@ -246,7 +246,7 @@ def test_a_result_is_printed_even_if_its_files_fail_at_the_end(tmp_path, monkeyp
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("pqn.theory.record.write_json", full)
+    monkeypatch.setattr("pqn.experiments.record.write_json", full)
     words = "--arms layer --kinds expected --updates 20 --records 2 --seeds 1"
     assert main(["theory", "baird", *words.split(), "--out", str(tmp_path)]) == 2
     captured = capsys.readouterr()

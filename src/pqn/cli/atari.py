@@ -6,8 +6,8 @@ import sys
 from typing import Any
 
 from pqn.cli import options
-from pqn.metrics import to_json
 from pqn.progress import human
+from pqn.runs.metrics import to_json
 
 
 def run(argv: list[str]) -> int:

@@ -19,13 +19,14 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of words")
     given = parser.parse(argv)
 
-    from pqn.runs import RunDir
+    from pqn.runs.directory import RunDir
 
     RunDir.open(given.run)
 
-    from pqn.evaluate import evaluate_run, say_unfinished
-    from pqn.metrics import to_json
+    from pqn.play import evaluate_run
+    from pqn.programs.evaluation import say_unfinished
     from pqn.progress import Progress
+    from pqn.runs.metrics import to_json
 
     with Progress().working(f"playing {given.episodes} episodes per seed …"):
         result = evaluate_run(given.run, given.episodes, given.epsilon, given.seed, env=given.env, warn=options.warn)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pqn import files
 from pqn.cli import options
 from pqn.errors import ConfigError
-from pqn.metrics import curve, read_metrics
-from pqn.opened import OpenedRun, open_run
 from pqn.report.atari import atari_game, human_normalised
+from pqn.runs import files
+from pqn.runs.metrics import curve, read_metrics
+from pqn.runs.opened import OpenedRun, open_run
 
 
 def run(argv: list[str]) -> int:

@@ -6,8 +6,8 @@ import re
 import textwrap
 
 from pqn.cli import options
+from pqn.experiments.configs import DEEPSEA_PRESETS
 from pqn.presets import PRESETS
-from pqn.theory.configs import DEEPSEA_PRESETS
 
 
 def run(argv: list[str]) -> int:

@@ -12,7 +12,7 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
     given = parser.parse(argv)
 
-    from pqn.runs import RunDir
+    from pqn.runs.directory import RunDir
 
     RunDir.open(given.run)  # before jax is imported: a wrong path is answered at once
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from pqn.evaluate import say_unfinished
-from pqn.metrics import curve, read_metrics
+from pqn.programs.evaluation import say_unfinished
 from pqn.progress import clock, human
 from pqn.report.figures import terminal_curve
-from pqn.runs import RunDir
+from pqn.runs.directory import RunDir
+from pqn.runs.metrics import curve, read_metrics
 from pqn.terminal import columns, showable
 from pqn.training import Result
 

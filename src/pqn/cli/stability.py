@@ -27,12 +27,12 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of words")
     given = parser.parse(argv)
 
-    from pqn.runs import RunDir
+    from pqn.runs.directory import RunDir
 
     directory = RunDir.open(given.run)
 
-    from pqn.metrics import to_json
     from pqn.progress import Progress
+    from pqn.runs.metrics import to_json
     from pqn.theory.explain import explain
     from pqn.theory.monitor import measure_run
 

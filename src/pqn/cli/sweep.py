@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from pqn import files
 from pqn.cli import options
 from pqn.config import Config
 from pqn.errors import ConfigError, RunError
-from pqn.metrics import curve, read_metrics, to_json
-from pqn.opened import describe, differences, open_run
 from pqn.presets import PRESETS, preset
-from pqn.runs import CONFIG, ENVIRONMENT, SUMMARY, RunDir, read_summary
+from pqn.runs import files
+from pqn.runs.directory import CONFIG, ENVIRONMENT, SUMMARY, RunDir, read_summary
+from pqn.runs.metrics import curve, read_metrics, to_json
+from pqn.runs.opened import describe, differences, open_run
 
 MOST_COMBINATIONS = 10_000
 LONGEST_LABEL = 200  # bytes; file systems take 255

@@ -8,7 +8,7 @@ import shlex
 
 from pqn.cli import options
 from pqn.errors import ConfigError, RunError, reason, suggest
-from pqn.theory.configs import DEEPSEA_PRESETS, BairdConfig, DeepSeaConfig, LemmaConfig
+from pqn.experiments.configs import DEEPSEA_PRESETS, BairdConfig, DeepSeaConfig, LemmaConfig
 
 EXPERIMENTS = {"baird": BairdConfig(), "lemma": LemmaConfig(), "deepsea": DeepSeaConfig(depth=10), **DEEPSEA_PRESETS}
 
@@ -43,12 +43,12 @@ def run(argv: list[str]) -> int:
     config.validate()
 
     from pqn.device import enable_compilation_cache
+    from pqn.experiments.record import check_writable
     from pqn.progress import Progress
-    from pqn.theory.record import check_writable
 
     out = check_writable(given.out)
     enable_compilation_cache()
-    module = importlib.import_module(f"pqn.theory.{name.partition('-')[0]}")
+    module = importlib.import_module(f"pqn.experiments.{name.partition('-')[0]}")
     progress = Progress()
     result = module.run(config, progress=progress.status if progress.live else progress.note)
     progress.note(f"{name}: measured, writing to {out}")

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 from pqn.errors import EnvError
 
 if TYPE_CHECKING:
-    from pqn.envs.base import Autoreset, HostEnv, JaxEnv, Outcome, SingleEnv
     from pqn.envs.check import CheckReport, check_env
+    from pqn.envs.contract import Autoreset, HostEnv, JaxEnv, Outcome, SingleEnv
     from pqn.envs.registry import EnvInfo, as_env, as_jax_env, available, make
 
 
 _HOME = {
-    "Autoreset": "base",
+    "Autoreset": "contract",
     "CheckReport": "check",
     "EnvInfo": "registry",
-    "HostEnv": "base",
-    "JaxEnv": "base",
-    "Outcome": "base",
-    "SingleEnv": "base",
+    "HostEnv": "contract",
+    "JaxEnv": "contract",
+    "Outcome": "contract",
+    "SingleEnv": "contract",
     "as_env": "registry",
     "as_jax_env": "registry",
     "available": "registry",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pqn.envs.base import Autoreset, SingleEnv, expand, strong
+from pqn.envs.contract import Autoreset, SingleEnv, expand, strong
 from pqn.envs.options import Option, choose
 from pqn.types import Array, PyTree
 

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pqn.envs.base import Autoreset, Outcome
+from pqn.envs.contract import Autoreset, Outcome
 from pqn.errors import EnvError
 from pqn.types import Array, EnvSpec
 

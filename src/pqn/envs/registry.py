@@ -21,7 +21,7 @@ from pqn.envs import atari_games
 from pqn.errors import EnvError
 
 if TYPE_CHECKING:
-    from pqn.envs.base import HostEnv, JaxEnv
+    from pqn.envs.contract import HostEnv, JaxEnv
 
 
 class EnvInfo(NamedTuple):
@@ -51,7 +51,7 @@ _CONTINUOUS = "has continuous actions, and Q-learning takes a maximum over finit
 
 # Ids are listed here, and not asked of gymnax, because asking means importing it. A test compares the two.
 _GYMNAX = Family(
-    module="pqn.envs.gymnax",
+    module="pqn.envs.adapters.gymnax",
     names={
         "CartPole-v1": "balance a pole on a cart; 500 steps",
         "Acrobot-v1": "swing a two-link pendulum up; 500 steps",
@@ -106,7 +106,7 @@ _PROBE = Family(
     prefixed=True,
 )
 _CRAFTAX = Family(
-    module="pqn.envs.craftax",
+    module="pqn.envs.adapters.craftax",
     names={
         "Craftax-Symbolic-v1": "survive and explore nine floors, 67 achievements; 8268 numbers",
         "Craftax-Classic-Symbolic-v1": "Crafter on the surface, 22 achievements; 1345 numbers",
@@ -118,7 +118,7 @@ _CRAFTAX = Family(
     packages=("craftax",),
 )
 _SMAX = Family(
-    module="pqn.envs.smax",
+    module="pqn.envs.adapters.smax",
     names={
         "3m": "3 marines a side",
         "2s3z": "2 stalkers and 3 zealots a side",
@@ -141,7 +141,7 @@ _SMAX = Family(
     packages=("jaxmarl",),
 )
 _OVERCOOKED = Family(
-    module="pqn.envs.overcooked",
+    module="pqn.envs.adapters.overcooked",
     names={
         "cramped_room": "two cooks in one small kitchen; option shaping_steps",
         "asymm_advantages": "two kitchens, each closer to something; option shaping_steps",
@@ -155,7 +155,7 @@ _OVERCOOKED = Family(
     packages=("jaxmarl",),
 )
 _HANABI = Family(
-    module="pqn.envs.hanabi",
+    module="pqn.envs.adapters.hanabi",
     names={str(n): f"the card game for {n} players; options num_colors, num_ranks, hand_size" for n in range(2, 6)},
     refused={},
     extra="marl",
@@ -163,7 +163,7 @@ _HANABI = Family(
     packages=("jaxmarl",),
 )
 _MPE = Family(
-    module="pqn.envs.mpe",
+    module="pqn.envs.adapters.mpe",
     names={
         "simple_spread": "3 particles cover 3 landmarks without colliding; option num_agents, local_ratio",
         "simple_speaker_listener": "one particle tells the other where to go; agents that differ",
@@ -174,7 +174,7 @@ _MPE = Family(
     packages=("jaxmarl",),
 )
 _ATARI = Family(
-    module="pqn.envs.atari",
+    module="pqn.envs.adapters.atari",
     names={
         game: f"Atari 2600: {atari_games.title(game)}" for game in sorted((*atari_games.ATARI_57, *atari_games.OTHERS))
     },
@@ -185,7 +185,7 @@ _ATARI = Family(
     packages=("ale-py",),
 )
 _GYMNASIUM = Family(
-    module="pqn.envs.gymnasium",
+    module="pqn.envs.adapters.gymnasium",
     names={
         "LunarLander-v3": "land between the flags (needs gymnasium[box2d]); any other id of your gymnasium works, too",
     },
@@ -281,7 +281,7 @@ def as_jax_env(env: Any, num_envs: int, source: str = "the environment") -> JaxE
     Raises:
       EnvError: `env` is neither, naming what it lacks, or has another number of environments.
     """
-    from pqn.envs.base import Autoreset
+    from pqn.envs.contract import Autoreset
     from pqn.types import EnvSpec
 
     missing = _missing(env, ("spec",), ("reset", "step"))
@@ -299,7 +299,7 @@ def as_jax_env(env: Any, num_envs: int, source: str = "the environment") -> JaxE
 
 def as_env(env: Any, num_envs: int, source: str = "the environment") -> JaxEnv | HostEnv:
     """`as_jax_env`, which also lets a `HostEnv` of the right size pass."""
-    from pqn.envs.base import HostEnv
+    from pqn.envs.contract import HostEnv
     from pqn.types import EnvSpec
 
     if not hasattr(env, "send"):

@@ -125,7 +125,7 @@ class CNN(Torso):
     def __call__(self, x: Array, train: bool) -> Array:
         init = INITS[self.kernel_init]
         if self._fused(x.shape):
-            from pqn.networks import fused  # not every platform has Pallas' Triton backend
+            from pqn.networks.kernels import fused  # not every platform has Pallas' Triton backend
 
             return self.dense(fused.stack(x, tuple(fused.Layer(*parts) for parts in self._weights())), train)
         for filters, size, stride in self.layers:

@@ -4,7 +4,7 @@
 
 With these tables the paper's own per-game scores give, as median, mean, games above human and Atari-10 estimate, 231,
 1462, 43 and 239 for Rainbow, where the paper prints 230, 1461, 43 and 239; and 245, 1444, 40 and 248 for PQN, where it
-prints 245, 1440, 40 and 243 (tests/test_atari_report.py).
+prints 245, 1440, 40 and 243 (tests/report/test_atari_report.py).
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import numpy as np
 
 from pqn.envs.atari_games import ATARI_10, ATARI_57
 from pqn.errors import RunError
-from pqn.metrics import curve, read_metrics
-from pqn.opened import open_run
 from pqn.report.statistics import Interval, bootstrap_interval, iqm
-from pqn.runs import RunDir
+from pqn.runs.directory import RunDir
+from pqn.runs.metrics import curve, read_metrics
+from pqn.runs.opened import open_run
 
 Scores = TypeVar("Scores", float, np.ndarray)
 

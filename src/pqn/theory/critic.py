@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from pqn.errors import ConfigError
-from pqn.theory.configs import ACTIVATIONS
+from pqn.experiments.configs import ACTIVATIONS
 
 EPSILON = 1e-5
 

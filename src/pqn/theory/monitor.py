@@ -10,11 +10,12 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from pqn import checkpoint, rollout
 from pqn.device import enable_compilation_cache
 from pqn.errors import ConfigError
-from pqn.opened import open_run
-from pqn.program import Program, RunState, make_program
+from pqn.programs import rollout
+from pqn.programs.compiled import Program, RunState, make_program
+from pqn.runs import checkpoint
+from pqn.runs.opened import open_run
 from pqn.theory.stability import (
     Regulariser,
     Setting,

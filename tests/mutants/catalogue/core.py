@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ..mutation import mutation
 
-LEARNER = "learner.py"
-ROLLOUT = "rollout.py"
+LEARNER = "algorithms/pqn.py"
+ROLLOUT = "programs/rollout.py"
 # All cases of the oracle, in order, up to the first that fails: which one that is depends on the covering array.
 ORACLE = "oracle/test_oracle.py::test_the_compiled_program_learns_what_the_oracle_learns"
-SAME_DATA = "host/test_collect.py::test_the_host_collects_what_the_compiled_loop_collects"
+SAME_DATA = "programs/simulators/test_collect.py::test_the_host_collects_what_the_compiled_loop_collects"
 
 RETURNS = [
     mutation(
@@ -41,7 +41,7 @@ RETURNS = [
         "jnp.concatenate([rollout.value[1:], rollout.last_value[None]])",
         "jnp.concatenate([rollout.value[2:], rollout.last_value[None], rollout.last_value[None]])",
         "Every λ-target uses the value one step too late, as a public library does.",
-        "host/test_gymnasium.py::test_no_fake_transition_is_learned_from[same_step]",
+        "envs/adapters/test_gymnasium.py::test_no_fake_transition_is_learned_from[same_step]",
     ),
 ]
 
@@ -111,7 +111,7 @@ LEARNING = [
         "config.schedule_updates",
         "config.updates",
         "A shortened run does not keep the schedules of the full one.",
-        "test_schedules.py::test_part_of_a_long_run_is_its_beginning_to_the_bit",
+        "algorithms/test_schedules.py::test_part_of_a_long_run_is_its_beginning_to_the_bit",
     ),
     mutation(
         "learner-epsilon-off-by-one",
@@ -207,7 +207,7 @@ LEARNING = [
         "chosen = jnp.where(jnp.any(batch.avail, axis=-1), chosen, 0.0)",
         "chosen = jnp.where(jnp.any(batch.avail, axis=-1), chosen, chosen)",
         "A dead agent adds to the team's prediction but not to its target.",
-        "test_learner.py::test_an_agent_without_a_legal_action_contributes_nothing",
+        "algorithms/test_pqn.py::test_an_agent_without_a_legal_action_contributes_nothing",
     ),
     mutation(
         "learner-fake-steps-learned",
@@ -215,7 +215,7 @@ LEARNING = [
         "            return batch.valid\n",
         "            return None\n",
         "The step in which a simulator only resets is learned from as if it were a transition.",
-        "host/test_gymnasium.py::test_the_loss_does_not_see_what_is_no_transition",
+        "envs/adapters/test_gymnasium.py::test_the_loss_does_not_see_what_is_no_transition",
     ),
     mutation(
         "learner-clipping-off",
@@ -223,7 +223,7 @@ LEARNING = [
         "hyper.max_grad_norm / jnp.maximum(norm, 1e-12)",
         "1.0 + 0.0 * norm",
         "Gradients are never clipped.",
-        "test_learner.py::test_gradients_are_clipped",
+        "algorithms/test_pqn.py::test_gradients_are_clipped",
     ),
     mutation(
         "learner-gradient-through-fresh-targets",
@@ -231,7 +231,7 @@ LEARNING = [
         "jax.lax.stop_gradient(self.value(params, q, batch.avail, batch.world))",
         "self.value(params, q, batch.avail, batch.world)",
         "Recomputed targets pull on the network: no longer a semi-gradient.",
-        "test_memory.py::test_targets_of_the_first_gradient_step_are_the_same_either_way",
+        "networks/test_memory.py::test_targets_of_the_first_gradient_step_are_the_same_either_way",
     ),
     mutation(
         "learner-fresh-targets-end-wrongly",
@@ -239,7 +239,7 @@ LEARNING = [
         "after=fold(next_values)[-1:]",
         "after=fold(next_values)[:1]",
         "Recomputed targets bootstrap from the value after a segment's first step.",
-        "test_memory.py::test_targets_of_the_first_gradient_step_are_the_same_either_way",
+        "networks/test_memory.py::test_targets_of_the_first_gradient_step_are_the_same_either_way",
     ),
     mutation(
         "learner-segments-mix-environments",
@@ -247,7 +247,7 @@ LEARNING = [
         "return jnp.moveaxis(x, 1, 0).reshape(length, -1, *x.shape[3:])",
         "return x.reshape(length, -1, *x.shape[3:])",
         "A segment is made of steps that do not follow each other.",
-        "test_learner.py::test_cut_keeps_time_within_segments",
+        "algorithms/test_pqn.py::test_cut_keeps_time_within_segments",
     ),
     mutation(
         "learner-carry-of-other-segments",
@@ -255,7 +255,7 @@ LEARNING = [
         "carry=jax.tree.map(lambda x: x[order], segments.carry)",
         "carry=jax.tree.map(lambda x: x[: len(order)], segments.carry)",
         "After shuffling, segments start from the memory of others.",
-        "test_learner.py::test_pick_takes_the_same_segments_of_every_field",
+        "algorithms/test_pqn.py::test_pick_takes_the_same_segments_of_every_field",
     ),
     mutation(
         "learner-never-clears-memory",
@@ -263,7 +263,7 @@ LEARNING = [
         "return Inputs(obs, first,",
         "return Inputs(obs, jnp.zeros_like(first),",
         "No collector says where episodes start, so memory survives them; each is the other's oracle and agrees.",
-        "test_seeds_and_starts.py::test_first_marks_the_observations_that_start_an_episode",
+        "programs/test_seeds_and_starts.py::test_first_marks_the_observations_that_start_an_episode",
     ),
     mutation(
         "learner-world-instead-of-observations",
@@ -271,7 +271,7 @@ LEARNING = [
         "if world is None else world",
         "if world is None else 0.0 * world",
         "QMIX mixes by a world that is always 0.",
-        "test_multiagent.py::test_a_truncated_episode_bootstraps_from_its_true_last_world[qmix]",
+        "learning/test_multiagent.py::test_a_truncated_episode_bootstraps_from_its_true_last_world[qmix]",
     ),
 ]
 
@@ -298,7 +298,7 @@ COLLECTING = [
         "jnp.where(ends, 0.0, hyper.gamma)",
         "jnp.where(ends, hyper.gamma, hyper.gamma)",
         "An episode's return includes the next episode's.",
-        "test_rollout.py::test_records_are_the_environments_own_steps",
+        "programs/test_rollout.py::test_records_are_the_environments_own_steps",
     ),
     mutation(
         "rollout-truncation-is-the-end",
@@ -306,7 +306,7 @@ COLLECTING = [
         "jnp.where(like(records.bootstrap), hyper.gamma * final_value, 0.0)",
         "jnp.where(like(records.bootstrap), 0.0 * final_value, 0.0)",
         "A time limit counts as a terminal state.",
-        "test_rollout.py::test_truncated_steps_carry_the_value_of_their_true_successor",
+        "programs/test_rollout.py::test_truncated_steps_carry_the_value_of_their_true_successor",
     ),
     mutation(
         "rollout-bootstrap-from-the-next-episode",
@@ -314,7 +314,7 @@ COLLECTING = [
         "timestep._replace(obs=timestep.final_obs, first=jnp.zeros_like(timestep.first))",
         "timestep._replace(first=jnp.zeros_like(timestep.first))",
         "A truncated episode bootstraps from the first observation of the next one.",
-        "test_rollout.py::test_truncated_steps_carry_the_value_of_their_true_successor",
+        "programs/test_rollout.py::test_truncated_steps_carry_the_value_of_their_true_successor",
     ),
     mutation(
         "rollout-final-observation-without-memory",
@@ -338,7 +338,7 @@ COLLECTING = [
         "stream = stream._replace(world=learner.world(timestep.obs, timestep.world))",
         "stream = stream._replace(world=stream.world)",
         "The mixer reads the global state of the run's first step for ever.",
-        "test_multiagent.py::test_a_truncated_episode_bootstraps_from_its_true_last_world[qmix]",
+        "learning/test_multiagent.py::test_a_truncated_episode_bootstraps_from_its_true_last_world[qmix]",
     ),
     mutation(
         "rollout-value-after-from-a-truncation",
@@ -354,7 +354,7 @@ COLLECTING = [
         "c = (c[0]._replace(window_carry=c[0].carry), *c[1:])",
         "c = (c[0], *c[1:])",
         "Burn-in starts from the memory of the run's first step.",
-        "test_memory.py::test_burn_in_gives_each_segment_the_steps_before_it",
+        "networks/test_memory.py::test_burn_in_gives_each_segment_the_steps_before_it",
     ),
     mutation(
         "rollout-window-of-the-wrong-steps",
@@ -362,7 +362,7 @@ COLLECTING = [
         "x[len(x) - burn_in :]",
         "x[:burn_in]",
         "The next rollout is warmed up with the first steps of this one instead of the last.",
-        "test_memory.py::test_burn_in_gives_each_segment_the_steps_before_it",
+        "networks/test_memory.py::test_burn_in_gives_each_segment_the_steps_before_it",
     ),
     mutation(
         "rollout-too-few-slots-for-truncations",
@@ -370,7 +370,7 @@ COLLECTING = [
         "return 1 + (steps - 1) // spec.max_episode_steps",
         "return max(1, (steps - 1) // spec.max_episode_steps)",
         "The second truncation within a rollout overwrites the first.",
-        "test_rollout.py::test_slots_needed",
+        "programs/test_rollout.py::test_slots_needed",
     ),
     mutation(
         "rollout-returns-never-start-again",
@@ -378,7 +378,7 @@ COLLECTING = [
         "EpisodeStats(jnp.where(done, 0.0, ret),",
         "EpisodeStats(ret,",
         "An episode's reported return includes all earlier ones.",
-        "test_rollout.py::test_records_are_the_environments_own_steps",
+        "programs/test_rollout.py::test_records_are_the_environments_own_steps",
     ),
     mutation(
         "rollout-length-counts-resets",
@@ -386,7 +386,7 @@ COLLECTING = [
         "(1 if timestep.valid is None else timestep.valid)",
         "1",
         "Reported lengths include steps that only reset.",
-        "host/test_gymnasium.py::test_no_fake_transition_is_learned_from[next_step]",
+        "envs/adapters/test_gymnasium.py::test_no_fake_transition_is_learned_from[next_step]",
     ),
     mutation(
         "rollout-score-of-the-learner",
@@ -394,160 +394,160 @@ COLLECTING = [
         'timestep.info.get("return", ret)',
         "ret",
         "Training curves show the clipped or shaped return instead of the score.",
-        "host/test_games.py::test_the_learner_sees_lives_and_the_statistics_games",
+        "programs/simulators/test_games.py::test_the_learner_sees_lives_and_the_statistics_games",
     ),
 ]
 
 PROGRAM = [
     mutation(
         "totals-learning-blamed-for-the-environment",
-        "totals.py",
+        "programs/totals.py",
         "fault = jnp.where(finished.fault == Fault.NONE, fault, finished.fault)",
         "fault = jnp.where(fault == Fault.NONE, finished.fault, fault)",
         "A NaN reward is blamed on the learning rate.",
-        "test_health.py::test_the_environments_fault_is_its_own",
+        "programs/test_health.py::test_the_environments_fault_is_its_own",
     ),
     mutation(
         "program-seeds-share-keys",
-        "program.py",
+        "programs/compiled.py",
         "jax.random.split(jax.random.key(seed), 3)",
         "jax.random.split(jax.random.key(0 * seed), 3)",
         "All seeds are one seed: ten curves without any spread.",
-        "test_seeds_and_starts.py::test_seeds_differ_in_everything_random",
+        "programs/test_seeds_and_starts.py::test_seeds_differ_in_everything_random",
     ),
     mutation(
         "program-network-and-environments-share-a-key",
-        "program.py",
+        "programs/compiled.py",
         "rollout.start(self.env, self.learner, env_key)",
         "rollout.start(self.env, self.learner, net_key)",
         "Environments are started with the key of the network's weights.",
-        "host/test_collect.py::test_a_whole_run_on_the_host_equals_one_inside_jax",
+        "programs/simulators/test_collect.py::test_a_whole_run_on_the_host_equals_one_inside_jax",
     ),
     mutation(
         "program-minibatches-drawn-as-the-exploration",
-        "program.py",
+        "programs/compiled.py",
         "self.learner.update(state.learner, data, learn_key, hyper)",
         "self.learner.update(state.learner, data, collect_key, hyper)",
         "The order of minibatches depends on the random actions.",
-        "host/test_collect.py::test_a_whole_run_on_the_host_equals_one_inside_jax",
+        "programs/simulators/test_collect.py::test_a_whole_run_on_the_host_equals_one_inside_jax",
     ),
     mutation(
         "program-same-draws-every-update",
-        "program.py",
+        "programs/compiled.py",
         "return RunState(learner, stream, key), report(",
         "return RunState(learner, stream, state.key), report(",
         "Every update explores with the same random numbers.",
-        "host/test_collect.py::test_a_whole_run_on_the_host_equals_one_inside_jax",
+        "programs/simulators/test_collect.py::test_a_whole_run_on_the_host_equals_one_inside_jax",
     ),
     mutation(
         "program-evaluates-the-same-games",
-        "program.py",
+        "programs/compiled.py",
         "jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), NEVER), learner.updates)",
         "jax.random.fold_in(jax.random.key(seed), NEVER)",
         "Every evaluation of a run plays the same games.",
-        "test_seeds_and_starts.py::test_evaluations_play_other_games_each_time",
+        "programs/test_seeds_and_starts.py::test_evaluations_play_other_games_each_time",
     ),
     mutation(
         "totals-last-fault-instead-of-the-first",
-        "totals.py",
+        "programs/totals.py",
         'known = total["bad"] <= later["bad"]',
         'known = total["bad"] > later["bad"]',
         "A run that diverged within a chunk is stopped late, or not at all.",
-        "test_health.py::test_the_first_fault_counts_and_totals_add_up_alike_in_numpy_and_jax",
+        "programs/test_health.py::test_the_first_fault_counts_and_totals_add_up_alike_in_numpy_and_jax",
     ),
     mutation(
         "totals-lengths-for-returns",
-        "totals.py",
+        "programs/totals.py",
         '"return_sum": finished.ret, "length_sum": finished.length',
         '"return_sum": finished.length, "length_sum": finished.ret',
         "Training rows swap returns and lengths.",
-        "test_seeds_and_starts.py::test_totals_are_sums_over_finished_episodes",
+        "programs/test_seeds_and_starts.py::test_totals_are_sums_over_finished_episodes",
     ),
 ]
 
 EVALUATION = [
     mutation(
         "evaluate-open-episodes-count",
-        "evaluate.py",
+        "programs/evaluation.py",
         "xp.where(self.finished, x, xp.nan)",
         "xp.where(self.finished, x, x)",
         "Episodes cut by the limit of an evaluation count with what they had so far.",
-        "test_greedy_play.py::test_an_evaluation_stops_at_its_limit",
+        "programs/test_evaluation.py::test_an_evaluation_stops_at_its_limit",
     ),
     mutation(
         "evaluate-scores-clipped",
-        "evaluate.py",
+        "programs/evaluation.py",
         'if "return" in timestep.info:',
         'if "clipped" in timestep.info:',
         "Evaluations report clipped or shaped rewards instead of scores.",
-        "test_greedy_play.py::test_only_the_first_episode_counts[scored]",
+        "programs/test_evaluation.py::test_only_the_first_episode_counts[scored]",
     ),
     mutation(
         "evaluate-second-episodes-count",
-        "evaluate.py",
+        "programs/evaluation.py",
         "~result.finished & (t < max_steps))",
         "result.finished | (t < max_steps))",
         "Short episodes are counted more than once: the mean is biased.",
-        "test_greedy_play.py::test_only_the_first_episode_counts",
+        "programs/test_evaluation.py::test_only_the_first_episode_counts",
     ),
     mutation(
         "evaluate-one-step-too-many",
-        "evaluate.py",
+        "programs/evaluation.py",
         "~result.finished & (t < max_steps))",
         "~result.finished & (t <= max_steps))",
         "An evaluation goes one step beyond its limit.",
-        "test_greedy_play.py::test_an_evaluation_stops_at_its_limit",
+        "programs/test_evaluation.py::test_an_evaluation_stops_at_its_limit",
     ),
     mutation(
         "evaluate-at-random",
-        "evaluate.py",
+        "programs/evaluation.py",
         "action = epsilon_greedy(uniform, q, stream.avail, epsilon)",
         "action = epsilon_greedy(uniform, q, stream.avail, 1.0)",
         "Evaluation is not greedy.",
-        "test_greedy_play.py::test_play_is_greedy_with_memory_and_masks[gru]",
+        "programs/test_evaluation.py::test_play_is_greedy_with_memory_and_masks[gru]",
     ),
     mutation(
         "evaluate-without-memory",
-        "evaluate.py",
+        "programs/evaluation.py",
         "avail=timestep.avail, carry=carry)",
         "avail=timestep.avail)",
         "A recurrent network forgets everything after each step of an evaluation.",
-        "test_greedy_play.py::test_play_is_greedy_with_memory_and_masks[gru]",
+        "programs/test_evaluation.py::test_play_is_greedy_with_memory_and_masks[gru]",
     ),
     mutation(
         "evaluate-mask-of-the-start",
-        "evaluate.py",
+        "programs/evaluation.py",
         "avail=timestep.avail, carry=carry)",
         "carry=carry)",
         "Evaluation acts under the mask of the first step.",
-        "test_greedy_play.py::test_play_is_greedy_with_memory_and_masks[masked]",
+        "programs/test_evaluation.py::test_play_is_greedy_with_memory_and_masks[masked]",
     ),
     mutation(
         "evaluate-infos-of-a-later-step",
-        "evaluate.py",
+        "programs/evaluation.py",
         "xp.where(ended, value, result.info[name])",
         "value",
         "An environment's own metrics are those of the moment at which the longest episode ended.",
-        "test_greedy_play.py::test_only_the_first_episode_counts",
+        "programs/test_evaluation.py::test_only_the_first_episode_counts",
     ),
 ]
 
 TRAINING = [
     mutation(
         "pending-means-of-rows-are-sums",
-        "pending.py",
+        "runs/pending.py",
         "row[name] = value / self.updates if name in _AVERAGED else value",
         "row[name] = value",
         "The loss in metrics.jsonl grows with the number of updates between two rows.",
-        "test_rows.py::test_rows_hold_means_of_losses_and_sums_of_episodes",
+        "runs/test_rows.py::test_rows_hold_means_of_losses_and_sums_of_episodes",
     ),
     mutation(
         "evaluate-missing-episodes-count-as-zero",
-        "evaluate.py",
+        "programs/evaluation.py",
         "np.divide(total, known.sum(axis=-1),",
         "np.divide(total, 0.0 * total + known.shape[-1],",
         "An environment that has not finished an episode pulls the mean towards 0.",
-        "test_greedy_play.py::test_means_leave_out_what_is_not_there",
+        "programs/test_evaluation.py::test_means_leave_out_what_is_not_there",
     ),
     mutation(
         "training-never-looks-at-the-end",
@@ -555,7 +555,7 @@ TRAINING = [
         "self.count > 0 and update > 0 and",
         "self.count > 0 and 0 < update < self.updates and",
         "The final parameters are neither evaluated nor saved.",
-        "test_train.py::test_a_run_explains_itself",
+        "test_training.py::test_a_run_explains_itself",
     ),
     mutation(
         "training-divergence-unnoticed",
@@ -563,7 +563,7 @@ TRAINING = [
         "fault = first_fault(totals)",
         "fault = first_fault(totals) and None",
         "A run goes on after its parameters became NaN.",
-        "test_health.py::test_a_run_ends_with_the_sentence_and_its_last_good_checkpoint",
+        "programs/test_health.py::test_a_run_ends_with_the_sentence_and_its_last_good_checkpoint",
     ),
     mutation(
         "training-rows-twice-after-resume",
@@ -571,7 +571,7 @@ TRAINING = [
         "self.metrics.truncate_after(self.update)",
         "self.metrics.truncate_after(10**9)",
         "A resumed run repeats the rows that were logged after its checkpoint.",
-        "test_rows.py::test_a_resumed_run_writes_every_row_once",
+        "runs/test_rows.py::test_a_resumed_run_writes_every_row_once",
     ),
     mutation(
         "training-resume-forgets-the-last-evaluation",
@@ -579,7 +579,7 @@ TRAINING = [
         '"eval_returns": self.last_eval,',
         '"eval_returns": None,',
         "A run killed after its last evaluation ends with no score.",
-        "test_rows.py::test_a_resumed_run_remembers_its_last_evaluation",
+        "runs/test_rows.py::test_a_resumed_run_remembers_its_last_evaluation",
     ),
 ]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ..mutation import mutation
 
-BASE = "envs/base.py"
-MARL = "envs/test_jaxmarl.py"
+BASE = "envs/contract.py"
+MARL = "envs/adapters/test_jaxmarl.py"
 REAL_STEPS = "envs/test_autoreset.py::test_every_transition_of_the_counter_is_real"
 LIMIT = "envs/test_autoreset.py::test_the_time_limit_truncates_with_the_mask_of_the_final_observation"
-POOL = "envs/test_craftax.py::test_a_pool_lasts_for_its_steps_and_gives_each_world_once"
+POOL = "envs/adapters/test_craftax.py::test_a_pool_lasts_for_its_steps_and_gives_each_world_once"
 ENDS = f"{MARL}::test_an_episode_ends_when_jaxmarl_says_and_the_limit_is_told_apart"
 
 AUTORESET = [
@@ -58,7 +58,7 @@ AUTORESET = [
         "final_world=self._world(out.state)",
         "final_world=self._world(inner)",
         "A truncated episode is mixed by the next one's global state.",
-        "test_multiagent.py::test_a_truncated_episode_bootstraps_from_its_true_last_world[qmix]",
+        "learning/test_multiagent.py::test_a_truncated_episode_bootstraps_from_its_true_last_world[qmix]",
     ),
     mutation(
         "autoreset-truncation-starts-nothing",
@@ -106,81 +106,81 @@ AUTORESET = [
         "take(pool_obs, obs), pool",
         "take(pool_obs[::-1], obs), pool",
         "The first observation of an episode is of another world than it plays in.",
-        "envs/test_craftax.py::test_the_state_and_the_observation_are_of_the_same_world",
+        "envs/adapters/test_craftax.py::test_the_state_and_the_observation_are_of_the_same_world",
     ),
 ]
 
 SINGLE_AGENT = [
     mutation(
         "gymnax-time-limit-terminates",
-        "envs/gymnax.py",
+        "envs/adapters/gymnax.py",
         "jnp.asarray(reward), jnp.asarray(terminated), truncated)",
         "jnp.asarray(reward), jnp.asarray(terminated | over), truncated)",
         "CartPole's time limit counts as a fall.",
-        "envs/test_gymnax_envs.py::test_steps_as_gymnax_does[CartPole-v1]",
+        "envs/adapters/test_gymnax_envs.py::test_steps_as_gymnax_does[CartPole-v1]",
     ),
     mutation(
         "gymnax-seen-clock-truncates",
-        "envs/gymnax.py",
+        "envs/adapters/gymnax.py",
         "terminated = terminated | over",
         "terminated = terminated | False",
         "Tasks whose clock is part of the observation never end.",
-        "envs/test_gymnax_envs.py::test_whose_clock_is_seen_terminates_and_whose_is_not_truncates",
+        "envs/adapters/test_gymnax_envs.py::test_whose_clock_is_seen_terminates_and_whose_is_not_truncates",
     ),
     mutation(
         "gymnax-memory-chain-too-short",
-        "envs/gymnax.py",
+        "envs/adapters/gymnax.py",
         "params.memory_length + 1",
         "params.memory_length",
         "MemoryChain is cut before its only reward.",
-        "envs/test_gymnax_envs.py::test_limits[MemoryChain-bsuite]",
+        "envs/adapters/test_gymnax_envs.py::test_limits[MemoryChain-bsuite]",
     ),
     mutation(
         "gymnax-shows-what-it-should-hide",
-        "envs/gymnax.py",
+        "envs/adapters/gymnax.py",
         "obs[jnp.asarray(self.observe)]",
         "obs[: len(self.observe)]",
         "CartPole without velocities shows one of them.",
-        "envs/test_gymnax_envs.py::test_observe_hides_the_rest_of_the_observation",
+        "envs/adapters/test_gymnax_envs.py::test_observe_hides_the_rest_of_the_observation",
     ),
     mutation(
         "craftax-time-limit-terminates",
-        "envs/craftax.py",
+        "envs/adapters/craftax.py",
         "self.env.is_terminal(state, self._limitless)",
         "self.env.is_terminal(state, self.params)",
         "Craftax's time limit counts as death.",
-        "envs/test_craftax.py::test_death_terminates_and_the_limit_truncates[Craftax-Classic-Symbolic-v1]",
+        "envs/adapters/test_craftax.py::test_death_terminates_and_the_limit_truncates[Craftax-Classic-Symbolic-v1]",
     ),
     mutation(
         "craftax-health-forgotten",
-        "envs/craftax.py",
+        "envs/adapters/craftax.py",
         "_HEALTH_REWARD = 0.1",
         "_HEALTH_REWARD = 0.0",
         "The percentage of the maximal return leaves out the rewards for health.",
-        "envs/test_craftax.py::test_achievements_and_percent_of_the_maximum[Craftax-Classic-Symbolic-v1]",
+        "envs/adapters/test_craftax.py::test_achievements_and_percent_of_the_maximum[Craftax-Classic-Symbolic-v1]",
     ),
     mutation(
         "craftax-achievements-out-of-order",
-        "envs/craftax.py",
+        "envs/adapters/craftax.py",
         "sorted(constants.Achievement, key=lambda one: one.value)",
         "list(constants.Achievement)",
         "Success rates are reported under the names of other achievements.",
-        "envs/test_craftax.py::test_specs_follow_craftax",
+        "envs/adapters/test_craftax.py::test_specs_follow_craftax",
     ),
     mutation(
         "craftax-every-achievement-worth-one",
-        "envs/craftax.py",
+        "envs/adapters/craftax.py",
         "np.ones(len(self.achievements)) if classic else",
         "np.ones(len(self.achievements)) if True else",
         "The maximal return of Craftax is 67 instead of 226.",
-        "envs/test_craftax.py::test_specs_follow_craftax",
+        "envs/adapters/test_craftax.py::test_specs_follow_craftax",
     ),
 ]
 
 MULTI_AGENT = [
     mutation(
         "jaxmarl-agents-reversed",
-        "envs/jaxmarl.py",
+        "envs/adapters/jaxmarl.py",
         "for agent in agents])",
         "for agent in reversed(agents)])",
         "Agents see each other's observations and have each other's masks.",
@@ -188,7 +188,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "jaxmarl-actions-reversed",
-        "envs/jaxmarl.py",
+        "envs/adapters/jaxmarl.py",
         "{agent: values[i] for",
         "{agent: values[-1 - i] for",
         "Agents take each other's actions.",
@@ -196,7 +196,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "smax-reward-of-every-ally",
-        "envs/smax.py",
+        "envs/adapters/smax.py",
         "reward[agents[0]], won | lost",
         "sum(reward[agent] for agent in agents), won | lost",
         "SMAX pays the team's reward once for each ally.",
@@ -204,7 +204,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "smax-dead-allies-act",
-        "envs/smax.py",
+        "envs/adapters/smax.py",
         "return avail if self.dead_may_stop else avail & self._alive(state)[0][:, None]",
         "return avail",
         "Dead allies contribute to the team's value.",
@@ -212,7 +212,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "smax-a-draw-is-a-win",
-        "envs/smax.py",
+        "envs/adapters/smax.py",
         '"win": won & ~lost',
         '"win": won',
         "A battle that nobody survives counts as won.",
@@ -220,7 +220,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "smax-defeat-is-no-end",
-        "envs/smax.py",
+        "envs/adapters/smax.py",
         "won | lost, info=info",
         "won, info=info",
         "A lost battle is bootstrapped.",
@@ -228,7 +228,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "smax-masks-ignored",
-        "envs/smax.py",
+        "envs/adapters/smax.py",
         "self.env.get_avail_actions(state)).astype(bool)",
         "self.env.get_avail_actions(state)).astype(bool) | True",
         "Every living ally may attack every enemy, in range or not.",
@@ -236,7 +236,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "smax-a-step-short",
-        "envs/smax.py",
+        "envs/adapters/smax.py",
         '"max_steps": Option(101,',
         '"max_steps": Option(100,',
         "Battles are one step shorter than those behind published win rates.",
@@ -244,7 +244,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "smax-jaxmarls-limit-later-than-ours",
-        "envs/smax.py",
+        "envs/adapters/smax.py",
         "max_steps=limit - 1",
         "max_steps=limit",
         "jaxmarl's clock runs a step longer than the limit.",
@@ -252,7 +252,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "overcooked-shaping-starts-again",
-        "envs/overcooked.py",
+        "envs/adapters/overcooked.py",
         "restarted._replace(clock=inner.clock)",
         "restarted",
         "Every episode starts with full shaping: it never fades.",
@@ -260,7 +260,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "overcooked-shaping-never-fades",
-        "envs/overcooked.py",
+        "envs/adapters/overcooked.py",
         "1.0 - clock / self.shaping_steps",
         "1.0 - 0.0 * clock / self.shaping_steps",
         "The shaped reward stays for ever.",
@@ -268,7 +268,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "overcooked-shaping-of-one-cook",
-        "envs/overcooked.py",
+        "envs/adapters/overcooked.py",
         'jnp.sum(stack(agents, info["shaped_reward"]))',
         'info["shaped_reward"][agents[0]]',
         "Only the first cook's shaped reward is added.",
@@ -276,7 +276,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "overcooked-return-with-shaping",
-        "envs/overcooked.py",
+        "envs/adapters/overcooked.py",
         "OvercookedState(kitchen, ret, ",
         "OvercookedState(kitchen, state.ret + reward, ",
         "The reported return includes the shaped reward.",
@@ -284,7 +284,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "hanabi-every-move-legal",
-        "envs/hanabi.py",
+        "envs/adapters/hanabi.py",
         "self.env.get_legal_moves(state)).astype(bool)",
         "self.env.get_legal_moves(state)).astype(bool) | True",
         "Players may move out of turn and give hints without tokens.",
@@ -292,7 +292,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "hanabi-reward-of-every-player",
-        "envs/hanabi.py",
+        "envs/adapters/hanabi.py",
         "reward[agents[0]], state.terminal",
         "sum(reward[agent] for agent in agents), state.terminal",
         "Hanabi's score counts once for each player.",
@@ -300,7 +300,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "hanabi-nearly-perfect",
-        "envs/hanabi.py",
+        "envs/adapters/hanabi.py",
         "state.score == self.max_score",
         "state.score >= self.max_score - 1",
         "A score of 24 counts as perfect.",
@@ -308,7 +308,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "hanabi-cards-of-the-wrong-ranks",
-        "envs/hanabi.py",
+        "envs/adapters/hanabi.py",
         "np.array([3] + [2] * (ranks - 2) + [1])",
         "np.array([2] * ranks)",
         "Every rank has two cards: there is no 1 to spare and a second 5.",
@@ -316,7 +316,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "hanabi-games-longer-than-promised",
-        "envs/hanabi.py",
+        "envs/adapters/hanabi.py",
         "max_episode_steps=2 * undealt +",
         "max_episode_steps=undealt +",
         "Evaluations stop before long games end.",
@@ -324,7 +324,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "mpe-mean-reward",
-        "envs/mpe.py",
+        "envs/adapters/mpe.py",
         "jnp.sum(stack(agents, reward))",
         "jnp.mean(stack(agents, reward))",
         "The team's reward is a mean over agents instead of a sum.",
@@ -332,7 +332,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "mpe-actions-nobody-has",
-        "envs/mpe.py",
+        "envs/adapters/mpe.py",
         "np.arange(max(actions)) < np.array(actions)[:, None]",
         "np.arange(max(actions)) <= np.array(actions)[:, None]",
         "The speaker may choose an action that it does not have.",
@@ -340,7 +340,7 @@ MULTI_AGENT = [
     ),
     mutation(
         "mpe-padding-in-front",
-        "envs/mpe.py",
+        "envs/adapters/mpe.py",
         "jnp.pad(obs[agent], (0, pad))",
         "jnp.pad(obs[agent], (pad, 0))",
         "Shorter observations are shifted.",

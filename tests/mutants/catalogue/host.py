@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from ..mutation import mutation
 
-COLLECT = "host/collect.py"
-GREEDY = "host/greedy.py"
-SAME_DATA = "host/test_collect.py::test_the_host_collects_what_the_compiled_loop_collects"
-WHOLE_RUN = "host/test_collect.py::test_a_whole_run_on_the_host_equals_one_inside_jax"
-STACK = "host/test_collect.py::test_of_a_stack_only_the_newest_frame_crosses"
-BESIDE = "host/test_run.py::test_beside_reports_one_episode_per_environment_and_loses_none"
-PLAY = "host/test_run.py::test_play_gives_the_first_full_episode_of_each_environment"
+COLLECT = "programs/simulators/collect.py"
+GREEDY = "programs/simulators/greedy.py"
+SAME_DATA = "programs/simulators/test_collect.py::test_the_host_collects_what_the_compiled_loop_collects"
+WHOLE_RUN = "programs/simulators/test_collect.py::test_a_whole_run_on_the_host_equals_one_inside_jax"
+STACK = "programs/simulators/test_collect.py::test_of_a_stack_only_the_newest_frame_crosses"
+BESIDE = "programs/simulators/test_program.py::test_beside_reports_one_episode_per_environment_and_loses_none"
+PLAY = "programs/simulators/test_program.py::test_play_gives_the_first_full_episode_of_each_environment"
 
 MUTATIONS = [
     mutation(
         "host-memory-never-cleared",
-        "host/records.py",
+        "programs/simulators/records.py",
         "first, reward = timestep.first.copy(), timestep.reward.copy()",
         "first, reward = 0 * timestep.first.copy() > 0, timestep.reward.copy()",
         "Simulators' agents act with the memory of earlier episodes.",
@@ -23,7 +23,7 @@ MUTATIONS = [
     ),
     mutation(
         "host-first-of-the-next-step",
-        "host/records.py",
+        "programs/simulators/records.py",
         "self.first[:, t] = seen.first",
         "self.first[:, t - 1] = seen.first",
         "The learner clears its memory one step too early.",
@@ -31,7 +31,7 @@ MUTATIONS = [
     ),
     mutation(
         "host-rewards-overwritten-by-the-simulator",
-        "host/records.py",
+        "programs/simulators/records.py",
         "timestep.first.copy(), timestep.reward.copy()",
         "timestep.first.copy(), timestep.reward",
         "A reward shown to the network is overwritten by the simulator's next step.",
@@ -39,7 +39,7 @@ MUTATIONS = [
     ),
     mutation(
         "host-newest-frame-is-the-oldest",
-        "host/records.py",
+        "programs/simulators/records.py",
         "obs[:, :, :, -1]",
         "obs[:, :, :, 0]",
         "Of a stack of frames the oldest is sent to the device as the newest.",
@@ -99,7 +99,7 @@ MUTATIONS = [
         "train = jax.random.uniform(key, shape)",
         "train = jax.random.uniform(jax.random.fold_in(key, beside), shape)",
         "How many environments evaluate beside training changes what is learned.",
-        "host/test_collect.py::test_greedy_environments_beside_training_do_not_touch_it",
+        "programs/simulators/test_collect.py::test_greedy_environments_beside_training_do_not_touch_it",
     ),
     mutation(
         "host-greedy-environments-act-at-random",
@@ -107,7 +107,7 @@ MUTATIONS = [
         "greedy = jnp.full((beside, 1), self.epsilon)",
         "greedy = jnp.full((beside, 1), 1.0)",
         "Atari curves show random play: the evaluation beside training is not greedy.",
-        "host/test_greedy.py::test_environments_beside_training_act_greedily",
+        "programs/simulators/test_greedy.py::test_environments_beside_training_act_greedily",
     ),
     mutation(
         "host-fake-steps-are-transitions",
@@ -115,11 +115,11 @@ MUTATIONS = [
         '"valid": track.valid,',
         '"valid": None,',
         "EnvPool's reset steps are learned from.",
-        "host/test_gymnasium.py::test_no_fake_transition_is_learned_from[next_step]",
+        "envs/adapters/test_gymnasium.py::test_no_fake_transition_is_learned_from[next_step]",
     ),
     mutation(
         "host-same-draws-every-update",
-        "host/program.py",
+        "programs/simulators/program.py",
         "state._replace(stream=collected.stream, key=key)",
         "state._replace(stream=collected.stream)",
         "Every update explores with the same random numbers.",
@@ -127,43 +127,43 @@ MUTATIONS = [
     ),
     mutation(
         "host-a-rollout-for-nothing",
-        "host/program.py",
+        "programs/simulators/program.py",
         "overlap and number < left",
         "overlap and number <= left",
         "With overlap a run collects a rollout that nothing learns from.",
-        "host/test_collect.py::test_overlap_lags_by_one_update[False]",
+        "programs/simulators/test_collect.py::test_overlap_lags_by_one_update[False]",
     ),
     mutation(
         "host-piece-of-gradient-steps-repeated",
-        "host/program.py",
+        "programs/simulators/program.py",
         "given = (self.hyper, np.int32(start))",
         "given = (self.hyper, np.int32(0))",
         "With overlap the first gradient steps are taken again and again, and the others never.",
-        "host/test_collect.py::test_the_first_update_does_not_depend_on_overlap",
+        "programs/simulators/test_collect.py::test_the_first_update_does_not_depend_on_overlap",
     ),
     mutation(
         "host-resume-repeats-the-first-episodes",
-        "host/program.py",
+        "programs/simulators/program.py",
         "keys = fold(keys, update) if update else keys",
         "keys = keys",
         "Simulators that cannot be saved play the run's first episodes again after each resume.",
-        "host/test_greedy.py::test_a_later_start_has_other_episodes",
+        "programs/simulators/test_greedy.py::test_a_later_start_has_other_episodes",
     ),
     mutation(
         "host-greedy-seeds-are-trainings",
-        "host/program.py",
+        "programs/simulators/program.py",
         "env_seeds(fold(keys, NEVER), self.num_beside)",
         "env_seeds(keys, self.num_beside)",
         "Greedy environments play the very games that are trained on.",
-        "host/test_greedy.py::test_a_later_start_has_other_episodes",
+        "programs/simulators/test_greedy.py::test_a_later_start_has_other_episodes",
     ),
     mutation(
         "host-resume-loses-greedy-episodes",
-        "host/program.py",
+        "programs/simulators/program.py",
         "            self.beside.restore(saved.beside)\n",
         "",
         "A resumed run reports evaluation episodes that its checkpoint had already counted otherwise.",
-        "host/test_greedy.py::test_a_checkpoint_holds_the_open_greedy_episodes",
+        "programs/simulators/test_greedy.py::test_a_checkpoint_holds_the_open_greedy_episodes",
     ),
     mutation(
         "host-player-at-random",
@@ -171,7 +171,7 @@ MUTATIONS = [
         "return carry, epsilon_greedy(uniform, q, seen.avail, epsilon)",
         "return carry, epsilon_greedy(uniform, q, seen.avail, 1.0)",
         "The final evaluation in simulators is not greedy.",
-        "host/test_greedy.py::test_a_player_plays_as_the_compiled_evaluation[memory]",
+        "programs/simulators/test_greedy.py::test_a_player_plays_as_the_compiled_evaluation[memory]",
     ),
     mutation(
         "host-player-without-memory",
@@ -179,7 +179,7 @@ MUTATIONS = [
         "carry, action = self.act(state, Seen.of(timestep, action, carry)",
         "_, action = self.act(state, Seen.of(timestep, action, carry)",
         "A recurrent network forgets everything after each step of a final evaluation.",
-        "host/test_greedy.py::test_a_player_plays_as_the_compiled_evaluation[memory]",
+        "programs/simulators/test_greedy.py::test_a_player_plays_as_the_compiled_evaluation[memory]",
     ),
     mutation(
         "host-player-second-episodes-count",
@@ -215,7 +215,7 @@ MUTATIONS = [
     ),
     mutation(
         "host-pool-mixes-train-and-greedy-seeds",
-        "host/pool.py",
+        "programs/simulators/pool.py",
         "[train_seeds[:, share.train], beside_seeds[:, share.beside]]",
         "[train_seeds[:, : share.num_train], beside_seeds[:, share.beside]]",
         "Each group of simulators plays the episodes of the first one.",
@@ -223,10 +223,10 @@ MUTATIONS = [
     ),
     mutation(
         "host-pool-all-groups-at-once",
-        "host/pool.py",
+        "programs/simulators/pool.py",
         "threading.Semaphore(2)",
         "threading.Semaphore(99)",
         "All groups of simulators step at once and then all wait for actions.",
-        "host/test_collect.py::test_of_many_groups_two_are_under_way[True-2]",
+        "programs/simulators/test_collect.py::test_of_many_groups_two_are_under_way[True-2]",
     ),
 ]

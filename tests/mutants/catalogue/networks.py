@@ -9,9 +9,9 @@ MEMORY = "networks/memory.py"
 PIXELS = "networks/pixels.py"
 TORSOS = "networks/torsos.py"
 QNETWORK = "networks/qnetwork.py"
-RENORM = "test_network_oracles.py::test_batch_renorm_is_that_of_the_public_code"
-GRADIENT = "test_memory.py::test_the_written_out_gradient_is_that_of_the_loop"
-ALONE = "test_memory.py::test_an_episode_does_not_depend_on_what_came_before_it"
+RENORM = "networks/test_network_oracles.py::test_batch_renorm_is_that_of_the_public_code"
+GRADIENT = "networks/test_memory.py::test_the_written_out_gradient_is_that_of_the_loop"
+ALONE = "networks/test_memory.py::test_an_episode_does_not_depend_on_what_came_before_it"
 
 MUTATIONS = [
     mutation(
@@ -20,7 +20,7 @@ MUTATIONS = [
         "use_running_average=not train",
         "use_running_average=True",
         "Batch statistics are never updated.",
-        "test_networks.py::test_batch_statistics_move_only_in_training",
+        "networks/test_networks.py::test_batch_statistics_move_only_in_training",
     ),
     mutation(
         "norm-batch-momentum",
@@ -28,7 +28,7 @@ MUTATIONS = [
         "nn.BatchNorm(use_running_average",
         "nn.BatchNorm(momentum=0.9, use_running_average",
         "Running statistics forget ten times as fast as published.",
-        "test_networks.py::test_the_input_norm_of_images_is_per_frame",
+        "networks/test_networks.py::test_the_input_norm_of_images_is_per_frame",
     ),
     mutation(
         "norm-layer-affine-bias-forgotten",
@@ -36,7 +36,7 @@ MUTATIONS = [
         "unit * spread(scale, x.shape) + spread(bias, x.shape)",
         "unit * spread(scale, x.shape) + 0.0 * spread(bias, x.shape)",
         "LayerNorm has no offset.",
-        "test_networks.py::test_layer_norm_is_flaxs_with_its_gradients[shape0]",
+        "networks/test_networks.py::test_layer_norm_is_flaxs_with_its_gradients[shape0]",
     ),
     mutation(
         "norm-layer-gradient-incomplete",
@@ -44,7 +44,7 @@ MUTATIONS = [
         "return centred - y * jnp.mean(y * centred, -1, keepdims=True)",
         "return centred",
         "The gradient of LayerNorm treats its variance as a constant.",
-        "test_networks.py::test_layer_norm_is_flaxs_with_its_gradients[shape0]",
+        "networks/test_networks.py::test_layer_norm_is_flaxs_with_its_gradients[shape0]",
     ),
     mutation("renorm-r-limit", NORMS, "r_max: float = 3.0", "r_max: float = 30.0", "r is clipped elsewhere.", RENORM),
     mutation("renorm-d-limit", NORMS, "d_max: float = 5.0", "d_max: float = 6.0", "d is clipped elsewhere.", RENORM),
@@ -86,7 +86,7 @@ MUTATIONS = [
         "i, f, g, o = jnp.split(from_x + from_h, 4, axis=-1)",
         "f, i, g, o = jnp.split(from_x + from_h, 4, axis=-1)",
         "Published LSTM weights do not fit: input and forget gate are swapped.",
-        "test_memory.py::test_lstm_equals_flax_cell_by_cell",
+        "networks/test_memory.py::test_lstm_equals_flax_cell_by_cell",
     ),
     mutation(
         "memory-lstm-forget-bias",
@@ -94,7 +94,7 @@ MUTATIONS = [
         "nn.sigmoid(f) * state[1]",
         "nn.sigmoid(f + 1.0) * state[1]",
         "The LSTM has a forget bias that the public code does not have.",
-        "test_memory.py::test_lstm_equals_flax_cell_by_cell",
+        "networks/test_memory.py::test_lstm_equals_flax_cell_by_cell",
     ),
     mutation(
         "memory-gru-update-inverted",
@@ -102,7 +102,7 @@ MUTATIONS = [
         "(1.0 - z) * jnp.tanh(n + r * n_h) + z * h",
         "z * jnp.tanh(n + r * n_h) + (1.0 - z) * h",
         "The GRU's update gate means the opposite.",
-        "test_memory.py::test_gru_equals_flax_cell_by_cell",
+        "networks/test_memory.py::test_gru_equals_flax_cell_by_cell",
     ),
     mutation(
         "memory-gru-without-reset-gate",
@@ -110,7 +110,7 @@ MUTATIONS = [
         "jnp.tanh(n + r * n_h)",
         "jnp.tanh(n + n_h)",
         "The GRU has no reset gate.",
-        "test_memory.py::test_gru_equals_flax_cell_by_cell",
+        "networks/test_memory.py::test_gru_equals_flax_cell_by_cell",
     ),
     mutation(
         "memory-gates-orthogonal-together",
@@ -118,7 +118,7 @@ MUTATIONS = [
         "return jnp.concatenate([draw(one, (size, size)) for one in jax.random.split(key, gates)], axis=1)",
         "return draw(key, shape)",
         "A fresh recurrent network hardly remembers anything: its gates have singular values far below 1.",
-        "test_memory.py::test_a_cell_starts_as_flax_starts_it",
+        "networks/test_memory.py::test_a_cell_starts_as_flax_starts_it",
     ),
     mutation(
         "memory-gates-all-alike",
@@ -126,7 +126,7 @@ MUTATIONS = [
         "draw(one, (size, size)) for one in",
         "draw(key, (size, size)) for one in",
         "All gates of a cell start with the same recurrent kernel.",
-        "test_memory.py::test_a_cell_starts_as_flax_starts_it",
+        "networks/test_memory.py::test_a_cell_starts_as_flax_starts_it",
     ),
     mutation(
         "memory-survives-episodes",
@@ -158,7 +158,7 @@ MUTATIONS = [
         "- jnp.mean(advantage, axis=-1, keepdims=True)",
         "- jnp.max(advantage, axis=-1, keepdims=True)",
         "The advantage is centred by its maximum instead of its mean.",
-        "test_network_oracles.py::test_a_dueling_head_has_its_value_as_the_mean_over_actions",
+        "networks/test_network_oracles.py::test_a_dueling_head_has_its_value_as_the_mean_over_actions",
     ),
     mutation(
         "torso-norm-after-the-relu",
@@ -166,7 +166,7 @@ MUTATIONS = [
         "x = self.activation(Norm(self.norm)(x, train))",
         "x = Norm(self.norm)(self.activation(x), train)",
         "Dense layers are normalised after their ReLU instead of before.",
-        "test_network_oracles.py::test_torsos_are_these_layers_of_flax[mlp]",
+        "networks/test_network_oracles.py::test_torsos_are_these_layers_of_flax[mlp]",
     ),
     mutation(
         "torso-convolution-norm-after-the-relu",
@@ -174,7 +174,7 @@ MUTATIONS = [
         "x = nn.relu(Norm(self.norm)(x, train))",
         "x = Norm(self.norm)(nn.relu(x), train)",
         "Convolutions are normalised after their ReLU instead of before.",
-        "test_network_oracles.py::test_torsos_are_these_layers_of_flax[minatar]",
+        "networks/test_network_oracles.py::test_torsos_are_these_layers_of_flax[minatar]",
     ),
     mutation(
         "torso-padding-on-the-wrong-side",
@@ -182,7 +182,7 @@ MUTATIONS = [
         "x = jnp.pad(x, ((0, 0), *pads, (0, 0)))",
         "x = jnp.pad(x, ((0, 0), *(side[::-1] for side in pads), (0, 0)))",
         "Filters of even size are shifted by a pixel.",
-        "test_networks.py::test_padded_convolutions_equal_those_of_flax[kernel1-1]",
+        "networks/test_networks.py::test_padded_convolutions_equal_those_of_flax[kernel1-1]",
     ),
     mutation(
         "torso-filters-transposed",
@@ -190,7 +190,7 @@ MUTATIONS = [
         "        for i in range(rows)\n        for j in range(columns)\n",
         "        for j in range(columns)\n        for i in range(rows)\n",
         "Filters are applied transposed: published weights do not fit.",
-        "test_networks.py::test_matmul_convolution_equals_the_native_one[kernel0-1]",
+        "networks/test_networks.py::test_matmul_convolution_equals_the_native_one[kernel0-1]",
     ),
     mutation(
         "torso-wrong-initialiser",
@@ -198,7 +198,7 @@ MUTATIONS = [
         '"he_normal": nn.initializers.he_normal()',
         '"he_normal": nn.initializers.lecun_normal()',
         "Kernels start √2 too small.",
-        "test_network_oracles.py::test_kernels_start_with_the_variance_of_their_initialiser[he_normal-2.0]",
+        "networks/test_network_oracles.py::test_kernels_start_with_the_variance_of_their_initialiser[he_normal-2.0]",
     ),
     mutation(
         "torso-minatar-filters",
@@ -206,7 +206,7 @@ MUTATIONS = [
         '"minatar": partial(CNN, layers=((16, 3, 1),))',
         '"minatar": partial(CNN, layers=((32, 3, 1),))',
         "The network of MinAtar has twice its filters.",
-        "test_network_oracles.py::test_torsos_are_these_layers_of_flax[minatar]",
+        "networks/test_network_oracles.py::test_torsos_are_these_layers_of_flax[minatar]",
     ),
     mutation(
         "torso-nature-stride",
@@ -214,7 +214,7 @@ MUTATIONS = [
         "(64, 4, 2), (64, 3, 1)",
         "(64, 4, 1), (64, 3, 1)",
         "The second convolution of the Nature network has the wrong stride.",
-        "test_networks.py::test_parameters_of_the_nature_network",
+        "networks/test_networks.py::test_parameters_of_the_nature_network",
     ),
     mutation(
         "pixels-bytes-not-scaled",
@@ -222,7 +222,7 @@ MUTATIONS = [
         "obs.astype(dtype) / 255 if",
         "obs.astype(dtype) if",
         "Images enter the network as 0 to 255.",
-        "test_network_oracles.py::test_images_are_scaled_and_have_their_channels_last",
+        "networks/test_network_oracles.py::test_images_are_scaled_and_have_their_channels_last",
     ),
     mutation(
         "pixels-no-residual-path",
@@ -230,7 +230,7 @@ MUTATIONS = [
         "x = x + self._conv(features)(act(inner))",
         "x = self._conv(features)(act(inner))",
         "The IMPALA network has no residual connections.",
-        "test_network_oracles.py::test_torsos_are_these_layers_of_flax[impala]",
+        "networks/test_network_oracles.py::test_torsos_are_these_layers_of_flax[impala]",
     ),
     mutation(
         "pixels-hadamax-adds",
@@ -238,7 +238,7 @@ MUTATIONS = [
         "left * right",
         "left + right",
         "Hadamax adds its branches instead of multiplying them.",
-        "test_network_oracles.py::test_torsos_are_these_layers_of_flax[hadamax]",
+        "networks/test_network_oracles.py::test_torsos_are_these_layers_of_flax[hadamax]",
     ),
     mutation(
         "qnetwork-past-of-the-last-episode",
@@ -254,7 +254,7 @@ MUTATIONS = [
         "jnp.tile(jnp.eye(agents, dtype=x.dtype), (len(x) // agents, 1))",
         "jnp.repeat(jnp.eye(agents, dtype=x.dtype), len(x) // agents, axis=0)",
         "Agent ids tell environments apart instead of agents.",
-        "test_network_oracles.py::test_agent_ids_number_the_agents_of_every_environment",
+        "networks/test_network_oracles.py::test_agent_ids_number_the_agents_of_every_environment",
     ),
     mutation(
         "qnetwork-l2-on-biases",
@@ -262,7 +262,7 @@ MUTATIONS = [
         '("kernel", "recurrent")',
         '("kernel", "recurrent", "bias")',
         "The regulariser also shrinks biases.",
-        "test_network_oracles.py::test_the_regulariser_looks_at_kernels_only",
+        "networks/test_network_oracles.py::test_the_regulariser_looks_at_kernels_only",
     ),
     mutation(
         "qnetwork-l2-parts-swapped",
@@ -270,7 +270,7 @@ MUTATIONS = [
         'if path[0].key == "head":',
         'if path[0].key != "head":',
         "The coefficient of the final layer acts on all the others.",
-        "test_networks.py::test_kernel_norms_split_final_and_inner",
+        "networks/test_networks.py::test_kernel_norms_split_final_and_inner",
     ),
     mutation(
         "mixer-vdn-mean",
@@ -278,7 +278,7 @@ MUTATIONS = [
         "return jnp.sum(q, axis=-1)",
         "return jnp.mean(q, axis=-1)",
         "VDN takes the mean of the agents' values: a reward is shared out.",
-        "test_multiagent.py::test_vdn_is_the_sum_and_independent_mixes_nothing",
+        "learning/test_multiagent.py::test_vdn_is_the_sum_and_independent_mixes_nothing",
     ),
     mutation(
         "mixer-qmix-inner-weights-negative",
@@ -286,7 +286,7 @@ MUTATIONS = [
         'inner = jnp.abs(self._hyper(world, agents * self.size, "weights"))',
         'inner = (self._hyper(world, agents * self.size, "weights"))',
         "QMIX is not monotonic: an agent's best action may be the team's worst.",
-        "test_network_oracles.py::test_qmix_is_its_equation",
+        "networks/test_network_oracles.py::test_qmix_is_its_equation",
     ),
     mutation(
         "mixer-qmix-outer-weights-negative",
@@ -294,7 +294,7 @@ MUTATIONS = [
         'outer = jnp.abs(self._hyper(world, self.size, "final"))',
         'outer = (self._hyper(world, self.size, "final"))',
         "QMIX is not monotonic in its second layer.",
-        "test_network_oracles.py::test_qmix_is_its_equation",
+        "networks/test_network_oracles.py::test_qmix_is_its_equation",
     ),
     mutation(
         "mixer-qmix-blind-to-the-world",
@@ -302,6 +302,6 @@ MUTATIONS = [
         'self._hyper(world, 1, "value")[..., 0]',
         'self._hyper(0.0 * world, 1, "value")[..., 0]',
         "QMIX has no value of the global state.",
-        "test_network_oracles.py::test_qmix_is_its_equation",
+        "networks/test_network_oracles.py::test_qmix_is_its_equation",
     ),
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..mutation import mutation
 
 MARL = "presets/multiagent.py"
-TABLE = "test_preset_table.py::test_numbers_are_those_of_the_table"
+TABLE = "presets/test_preset_table.py::test_numbers_are_those_of_the_table"
 
 MUTATIONS = [
     mutation(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ..mutation import mutation
 
-CHECKPOINT = "checkpoint.py"
-METRICS = "metrics.py"
+CHECKPOINT = "runs/checkpoint.py"
+METRICS = "runs/metrics.py"
 STATISTICS = "report/statistics.py"
-OPENED = "opened.py"
+OPENED = "runs/opened.py"
 
 MUTATIONS = [
     mutation(
@@ -16,7 +16,7 @@ MUTATIONS = [
         'if hashlib.sha256(data).hexdigest() != expected.get("sha256"):',
         'if hashlib.sha256(data).hexdigest() == "":',
         "A flipped bit in the weights is loaded without a word.",
-        "test_checkpoint.py::test_every_flipped_bit_of_the_data_is_found[8]",
+        "runs/test_checkpoint.py::test_every_flipped_bit_of_the_data_is_found[8]",
     ),
     mutation(
         "checkpoint-seal-not-verified",
@@ -24,7 +24,7 @@ MUTATIONS = [
         "    if seal != _seal(content):\n",
         "    if not seal:\n",
         "A flipped digit in a counter is believed.",
-        "test_checkpoint.py::test_no_flipped_bit_of_the_manifest_changes_what_is_read",
+        "runs/test_checkpoint.py::test_no_flipped_bit_of_the_manifest_changes_what_is_read",
     ),
     mutation(
         "checkpoint-keeps-the-oldest",
@@ -32,7 +32,7 @@ MUTATIONS = [
         "older[: keep - 1]",
         "older[len(older) - keep + 1 :]",
         "The oldest checkpoints are kept instead of the newest.",
-        "test_checkpoint.py::test_only_the_last_k_are_kept",
+        "runs/test_checkpoint.py::test_only_the_last_k_are_kept",
     ),
     mutation(
         "checkpoint-keeps-an-abandoned-future",
@@ -40,7 +40,7 @@ MUTATIONS = [
         "path.name < newest.name and",
         "path.name != newest.name and",
         "After resuming from an older checkpoint, later ones of the abandoned run remain and are resumed next.",
-        "test_checkpoint.py::test_a_resumed_run_replaces_the_future_it_abandoned",
+        "runs/test_checkpoint.py::test_a_resumed_run_replaces_the_future_it_abandoned",
     ),
     mutation(
         "checkpoint-oldest-first",
@@ -48,7 +48,7 @@ MUTATIONS = [
         "len(path.name) == 17), reverse=True)",
         "len(path.name) == 17))",
         "A run resumes from its oldest checkpoint.",
-        "test_checkpoint.py::test_the_previous_one_is_used_and_said_so_when_the_newest_is_torn",
+        "runs/test_checkpoint.py::test_the_previous_one_is_used_and_said_so_when_the_newest_is_torn",
     ),
     mutation(
         "checkpoint-borrowed-memory",
@@ -56,7 +56,7 @@ MUTATIONS = [
         "jax.numpy.array(array, copy=True)",
         "jax.device_put(array)",
         "Restored arrays share memory with the file's buffer, which a compiled update may overwrite.",
-        "test_checkpoint.py::test_restored_arrays_own_their_memory",
+        "runs/test_checkpoint.py::test_restored_arrays_own_their_memory",
     ),
     mutation(
         "identity-edited-configuration-accepted",
@@ -64,7 +64,7 @@ MUTATIONS = [
         "        if refused:\n",
         "        if refused and not self.id:\n",
         "A run whose config.json was edited goes on with other numbers than its checkpoint.",
-        "host/test_identity.py::test_an_edited_configuration_is_refused_by_name",
+        "runs/test_identity.py::test_an_edited_configuration_is_refused_by_name",
     ),
     mutation(
         "identity-checkpoint-of-another-run-accepted",
@@ -72,7 +72,7 @@ MUTATIONS = [
         "if known and trained.run != self.id:",
         "if known and trained.run is None:",
         "Another run's checkpoint is resumed.",
-        "host/test_identity.py::test_a_checkpoint_of_another_run_is_refused",
+        "runs/test_identity.py::test_a_checkpoint_of_another_run_is_refused",
     ),
     mutation(
         "identity-another-environment-evaluated",
@@ -80,7 +80,7 @@ MUTATIONS = [
         "        if difference:\n",
         "        if difference and exact:\n",
         "An agent is evaluated in an environment with other actions or observations than it was trained for.",
-        "host/test_identity.py::test_an_environment_that_the_network_does_not_fit_is_refused_everywhere",
+        "runs/test_identity.py::test_an_environment_that_the_network_does_not_fit_is_refused_everywhere",
     ),
     mutation(
         "identity-another-environment-trained",
@@ -88,7 +88,7 @@ MUTATIONS = [
         'if exact and trained.env and trained.env.kind == "registered":',
         'if exact and trained.env and trained.env.kind == "":',
         "A run goes on in an environment that only looks like its own.",
-        "host/test_identity.py::test_an_environment_that_looks_the_same_does_not_go_on_in_a_registered_run",
+        "runs/test_identity.py::test_an_environment_that_looks_the_same_does_not_go_on_in_a_registered_run",
     ),
     mutation(
         "trust-functions-are-harmless",
@@ -96,7 +96,7 @@ MUTATIONS = [
         "    if family is None:\n        return False\n    if not FAMILIES[family].open:",
         "    if family is None:\n        return True\n    if not FAMILIES[family].open:",
         "A function that a foreign run names is imported and called.",
-        "host/test_identity.py::test_what_a_run_may_name",
+        "runs/test_identity.py::test_what_a_run_may_name",
     ),
     mutation(
         "metrics-pending-lost-at-resume",
@@ -104,7 +104,7 @@ MUTATIONS = [
         "self.update, self.pending = trained.update, trained.pending",
         "self.update, self.pending = trained.update, Pending()",
         "The first row after a resume leaves out what was counted before it.",
-        "test_rows.py::test_a_stopped_run_loses_nothing_that_it_had_counted",
+        "runs/test_rows.py::test_a_stopped_run_loses_nothing_that_it_had_counted",
     ),
     mutation(
         "metrics-rows-not-weighed",
@@ -113,7 +113,7 @@ MUTATIONS = [
         "sums = np.add.reduceat(sums / np.maximum(counts, 1), starts)\n"
         "        counts = np.add.reduceat((counts > 0) * 1.0, starts)",
         "A row with one episode counts as much as a row with a hundred.",
-        "test_metrics.py::test_pooling_weighs_episodes_equally",
+        "runs/test_metrics.py::test_pooling_weighs_episodes_equally",
     ),
     mutation(
         "metrics-unfinished-count-as-zero",
@@ -121,7 +121,7 @@ MUTATIONS = [
         "return sum(known) / len(known) if known else math.nan",
         "return sum(known) / len(values) if known else math.nan",
         "Episodes without a result pull the curve towards 0.",
-        "test_metrics.py::test_evaluation_curve_averages_finished_episodes",
+        "runs/test_metrics.py::test_evaluation_curve_averages_finished_episodes",
     ),
     mutation(
         "metrics-rows-lost-at-resume",
@@ -129,7 +129,7 @@ MUTATIONS = [
         'row.get("update", update) <= update',
         'row.get("update", update) < update',
         "A resumed run loses the rows of its checkpoint's update.",
-        "test_metrics.py::test_a_resumed_file_equals_the_uninterrupted_one",
+        "runs/test_metrics.py::test_a_resumed_file_equals_the_uninterrupted_one",
     ),
     mutation(
         "metrics-torn-line-kept",
@@ -137,8 +137,8 @@ MUTATIONS = [
         "        os.truncate(path, end)\n",
         "        pass\n",
         "The first row after a crash is glued to half of another.",
-        "test_metrics.py::test_rows_come_back_and_appending_goes_on",
-        "test_metrics.py::test_a_torn_file_reads_as_its_whole_lines",
+        "runs/test_metrics.py::test_rows_come_back_and_appending_goes_on",
+        "runs/test_metrics.py::test_a_torn_file_reads_as_its_whole_lines",
     ),
     mutation(
         "statistics-iqm-cuts-too-little",
@@ -146,7 +146,7 @@ MUTATIONS = [
         "range(n // 4, n - n // 4)",
         "range(n // 5, n - n // 5)",
         "The interquartile mean cuts fifths.",
-        "test_statistics.py::test_iqm_by_hand",
+        "report/test_statistics.py::test_iqm_by_hand",
     ),
     mutation(
         "statistics-iqm-with-gaps",
@@ -154,7 +154,7 @@ MUTATIONS = [
         "(rank >= n // 4) & (rank < n - n // 4)",
         "(rank >= 0) & (rank < n - n // 4)",
         "With a missing score the lowest quarter is not cut.",
-        "test_statistics.py::test_missing_scores_are_left_out",
+        "report/test_statistics.py::test_missing_scores_are_left_out",
     ),
     mutation(
         "statistics-tasks-resampled-together",
@@ -162,7 +162,7 @@ MUTATIONS = [
         "size=(resamples, runs, tasks))",
         "size=(resamples, runs, 1))",
         "The bootstrap is not stratified by task: intervals are too wide.",
-        "test_statistics.py::test_stratified_interval_matches_enumeration",
+        "report/test_statistics.py::test_stratified_interval_matches_enumeration",
     ),
     mutation(
         "statistics-interval-too-narrow",
@@ -170,15 +170,15 @@ MUTATIONS = [
         "tail = 50 * (1 - confidence)",
         "tail = 100 * (1 - confidence)",
         "A 95 % interval holds 90 %.",
-        "test_statistics.py::test_interval_matches_the_enumerated_bootstrap_distribution",
+        "report/test_statistics.py::test_interval_matches_the_enumerated_bootstrap_distribution",
     ),
     mutation(
         "loggers-seeds-not-weighed",
-        "loggers.py",
+        "runs/loggers.py",
         'float(np.sum(row["return_sum"]) / np.sum(row["episodes"]))',
         'float(np.mean(np.divide(row["return_sum"], row["episodes"])))',
         "TensorBoard shows a mean of means: a seed with one episode counts as much as one with a hundred.",
-        "test_loggers.py::test_scalars_average_over_seeds_and_weigh_episodes_equally",
+        "runs/test_loggers.py::test_scalars_average_over_seeds_and_weigh_episodes_equally",
     ),
     mutation(
         "report-human-score-without-random",
@@ -186,6 +186,6 @@ MUTATIONS = [
         "100.0 * (score - reference.random) /",
         "100.0 * score /",
         "Human-normalised scores do not subtract random play.",
-        "test_atari_report.py::test_human_normalised",
+        "report/test_atari_report.py::test_human_normalised",
     ),
 ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from ..mutation import mutation
 
-ATARI = "envs/atari.py"
-GYMNASIUM = "envs/gymnasium.py"
-CONSOLE = "envs/test_atari.py::test_a_pool_equals_a_plain_console"
-LIVES = "envs/test_atari.py::test_a_lost_life_ends_the_episode_but_not_the_game"
-FLAGS = "host/test_gymnasium_flags.py::test_flags_and_final_observations_are_the_environments_own"
+ATARI = "envs/adapters/atari.py"
+GYMNASIUM = "envs/adapters/gymnasium.py"
+CONSOLE = "envs/adapters/test_atari.py::test_a_pool_equals_a_plain_console"
+LIVES = "envs/adapters/test_atari.py::test_a_lost_life_ends_the_episode_but_not_the_game"
+FLAGS = "envs/adapters/test_gymnasium_flags.py::test_flags_and_final_observations_are_the_environments_own"
 
 MUTATIONS = [
     mutation(
@@ -65,7 +65,7 @@ MUTATIONS = [
         "np.where(self._served, action, np.int32(self._fire))",
         "np.where(self._served, action, action)",
         "A greedy player that never presses FIRE waits for ever.",
-        "envs/test_atari.py::test_fire_is_pressed_after_a_lost_life",
+        "envs/adapters/test_atari.py::test_fire_is_pressed_after_a_lost_life",
     ),
     mutation(
         "atari-time-limit-terminates",
@@ -121,7 +121,7 @@ MUTATIONS = [
         '-(-chosen["max_frames"] // chosen["frame_skip"])',
         'chosen["max_frames"] // chosen["frame_skip"]',
         "The promised length is shorter than a game may be.",
-        "envs/test_atari.py::test_every_part_of_a_protocol_can_be_overridden[paper]",
+        "envs/adapters/test_atari.py::test_every_part_of_a_protocol_can_be_overridden[paper]",
     ),
     mutation(
         "gymnasium-half-of-the-truncations-terminate",
@@ -177,6 +177,6 @@ MUTATIONS = [
         "[int(seed) for seed in seeds] if own",
         "[int(seeds[0]) for seed in seeds] if own",
         "All environments play the same episode.",
-        "host/test_gymnasium_flags.py::test_every_environment_has_its_own_seed",
+        "envs/adapters/test_gymnasium_flags.py::test_every_environment_has_its_own_seed",
     ),
 ]

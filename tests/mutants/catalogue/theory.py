@@ -5,8 +5,8 @@ from __future__ import annotations
 from ..mutation import mutation
 
 STABILITY = "theory/stability.py"
-BAIRD = "theory/test_baird_oracle.py::test_parameters_norms_and_errors_after_every_update"
-DEEPSEA = "theory/test_deepsea_oracle.py::test_parameters_statistics_and_buffer_after_episodes_of_learning"
+BAIRD = "experiments/test_baird_oracle.py::test_parameters_norms_and_errors_after_every_update"
+DEEPSEA = "experiments/test_deepsea_oracle.py::test_parameters_statistics_and_buffer_after_episodes_of_learning"
 EXPLICIT = "theory/test_stability.py::test_terms_and_eigenvalues_equal_the_explicit_jacobian"
 
 MUTATIONS = [
@@ -100,7 +100,7 @@ MUTATIONS = [
     ),
     mutation(
         "lemma-penalty-of-the-inner-layers",
-        "theory/lemma.py",
+        "experiments/lemma.py",
         "+ (config.eta - 1) * (1 - final)",
         "+ 0.0 * (1 - final)",
         "The regularised criterion leaves out the inner weights.",
@@ -108,7 +108,7 @@ MUTATIONS = [
     ),
     mutation(
         "lemma-off-policy-term-of-all-weights",
-        "theory/lemma.py",
+        "experiments/lemma.py",
         "jnp.stack([final, 1 - final, everything,",
         "jnp.stack([final, everything, everything,",
         "The term that should fall with the width includes the final layer, which does not.",
@@ -116,11 +116,11 @@ MUTATIONS = [
     ),
     mutation(
         "lemma-slope-upside-down",
-        "theory/lemma.py",
+        "experiments/lemma.py",
         "np.polyfit(np.log(np.asarray(widths)[keep]), middle, 1)[0]",
         "np.polyfit(middle, np.log(np.asarray(widths)[keep]), 1)[0]",
         "Slopes against width are those of width against the term.",
-        "theory/test_experiments.py::test_the_terms_fall_with_width_as_the_lemma_says_and_only_with_its_layer_norm",
+        "experiments/test_experiments.py::test_the_terms_fall_with_width_as_the_lemma_says_and_only_with_its_layer_norm",
     ),
     mutation(
         "critic-layer-norm-of-libraries",
@@ -132,7 +132,7 @@ MUTATIONS = [
     ),
     mutation(
         "baird-wrong-ratio",
-        "theory/baird.py",
+        "experiments/baird.py",
         "jnp.where(solid, 7.0, 0.0)",
         "jnp.where(solid, 6.0, 0.0)",
         "The importance ratio of Baird's counterexample is 6 instead of 7.",
@@ -148,7 +148,7 @@ MUTATIONS = [
     ),
     mutation(
         "baird-l2-on-every-arm",
-        "theory/baird.py",
+        "experiments/baird.py",
         'if arm.endswith("l2") else Regulariser(0.0, 0.0)',
         "if arm else Regulariser(0.0, 0.0)",
         "All learners are regularised, not only those that say so.",
@@ -156,7 +156,7 @@ MUTATIONS = [
     ),
     mutation(
         "deepsea-gradient-through-the-target",
-        "theory/deepsea.py",
+        "experiments/deepsea.py",
         "jax.lax.stop_gradient((q_next + agent.prior[batch.next_state]).max(-1))",
         "(q_next + agent.prior[batch.next_state]).max(-1)",
         "Bootstrapped DQN learns by the full gradient.",
@@ -164,7 +164,7 @@ MUTATIONS = [
     ),
     mutation(
         "deepsea-masks-ignored",
-        "theory/deepsea.py",
+        "experiments/deepsea.py",
         "jnp.mean(batch.mask * jnp.square(target - taken), axis=0)",
         "jnp.mean(jnp.square(target - taken), axis=0)",
         "All members learn from all transitions.",
@@ -172,7 +172,7 @@ MUTATIONS = [
     ),
     mutation(
         "deepsea-prior-forgotten",
-        "theory/deepsea.py",
+        "experiments/deepsea.py",
         "taken = (q + agent.prior[batch.state])",
         "taken = (q + 0.0 * agent.prior[batch.state])",
         "Members learn to cancel a prior that their targets have.",
@@ -180,18 +180,18 @@ MUTATIONS = [
     ),
     mutation(
         "deepsea-right-is-dear",
-        "theory/deepsea.py",
+        "experiments/deepsea.py",
         "config.move_cost / config.depth",
         "config.move_cost",
         "Going right costs as much as the whole way should.",
-        "theory/test_experiments.py::test_deepsea_moves",
+        "experiments/test_experiments.py::test_deepsea_moves",
     ),
     mutation(
         "deepsea-solved-too-late",
-        "theory/deepsea.py",
+        "experiments/deepsea.py",
         "int((row < SOLVED).argmax()) + 1",
         "int((row < SOLVED).argmax()) + 2",
         "The episode in which DeepSea was solved is off by one.",
-        "theory/test_experiments.py::test_bsuite_solution_criterion",
+        "experiments/test_experiments.py::test_bsuite_solution_criterion",
     ),
 ]

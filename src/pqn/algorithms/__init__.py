@@ -1,0 +1,1 @@
+"""Learning algorithms. Each is one file behind the protocol of `base`."""

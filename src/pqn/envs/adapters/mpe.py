@@ -1,0 +1,90 @@
+"""Two cooperative tasks of the multi-agent particle environments, by JaxMARL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from pqn.envs.adapters.jaxmarl import build, ensure_installed, load, stack, unstack
+from pqn.envs.contract import Autoreset, Outcome
+from pqn.envs.options import Option, choose
+from pqn.types import Array, EnvSpec, PyTree
+
+__all__ = ["TASKS", "MpeEnv", "ensure_installed", "make"]
+
+# As in SMAX, jaxmarl's limit of 25 makes episodes of 26 steps, and its published returns are sums over 26.
+_LIMIT = {"max_steps": Option(26, least=1)}
+# name -> jaxmarl's class, options
+TASKS: dict[str, tuple[str, dict[str, Option]]] = {
+    "simple_spread": (
+        "SimpleSpreadMPE",
+        {"num_agents": Option(3, least=2), "num_landmarks": Option(3, least=1), "local_ratio": Option(0.5, least=0)}
+        | _LIMIT,
+    ),
+    "simple_speaker_listener": ("SimpleSpeakerListenerMPE", _LIMIT),
+}
+
+
+class MpeEnv:
+    """One particle world as a `SingleEnv`.
+
+    The reward is the sum over the agents of what jaxmarl pays each, as in jaxmarl's Q-learning baselines. In
+    simple_speaker_listener both are paid the same, so the team's reward is twice that.
+
+    Where agents differ, observations are padded with zeros to the longest, and actions to the largest number; the mask
+    forbids those that an agent does not have. simple_speaker_listener needs both: the speaker sees 3 numbers of 11
+    and has 3 actions of 5.
+
+    Nothing ends an episode but the time limit, which no observation shows: it truncates.
+
+    Args:
+      name: "simple_spread" or "simple_speaker_listener".
+      options: see `TASKS`.
+
+    Raises:
+      EnvError: an option that does not exist or a value that does not do.
+    """
+
+    def __init__(self, name: str, **options: Any):
+        class_name, known = TASKS[name]
+        chosen = choose(f"mpe:{name}", known, options)
+        limit = chosen.pop("max_steps")
+        factory = getattr(load("jaxmarl.environments.mpe"), class_name)
+        self.env = build(f"mpe:{name}", factory, max_steps=limit - 1, **chosen)
+        sizes = [self.env.observation_space(agent).shape[0] for agent in self.env.agents]
+        actions = [int(self.env.action_space(agent).n) for agent in self.env.agents]
+        self.padding = {agent: max(sizes) - size for agent, size in zip(self.env.agents, sizes, strict=True)}
+        self.mask = np.arange(max(actions)) < np.array(actions)[:, None]  # [M, A]
+        self.spec = EnvSpec(
+            name=f"mpe:{name}",
+            obs_shape=(max(sizes),),
+            obs_dtype=np.dtype(np.float32),
+            num_actions=max(actions),
+            num_agents=self.env.num_agents,
+            max_episode_steps=limit,
+            truncates=True,
+            masked=not self.mask.all(),
+        )
+
+    def reset(self, key: Array) -> tuple[PyTree, Array]:
+        obs, state = self.env.reset(key)
+        return state, self._padded(obs)
+
+    def step(self, key: Array, state: PyTree, action: Array) -> Outcome:
+        agents = self.env.agents
+        obs, state, reward, _, _ = self.env.step_env(key, state, unstack(agents, action))
+        return Outcome(state, self._padded(obs), jnp.sum(stack(agents, reward)), terminated=jnp.bool_(False))
+
+    def avail(self, state: PyTree) -> Array:
+        """The actions that each agent has [M, A]."""
+        return jnp.asarray(self.mask)
+
+    def _padded(self, obs: dict[str, Array]) -> Array:
+        return stack(self.env.agents, {agent: jnp.pad(obs[agent], (0, pad)) for agent, pad in self.padding.items()})
+
+
+def make(name: str, num_envs: int, **options: Any) -> Autoreset:
+    """N copies of the particle world `name` with same-step autoreset."""
+    return Autoreset(MpeEnv(name, **options), num_envs)

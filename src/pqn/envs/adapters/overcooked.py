@@ -1,0 +1,115 @@
+"""Overcooked (version 1 of JaxMARL): two cooks, onion soup, and a shaped reward that fades away."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from pqn.envs.adapters.jaxmarl import build, ensure_installed, load, stack, unstack
+from pqn.envs.contract import Autoreset, Outcome
+from pqn.envs.options import Option, choose
+from pqn.types import Array, EnvSpec, PyTree
+
+__all__ = ["OPTIONS", "OvercookedAutoreset", "OvercookedEnv", "ensure_installed", "make"]
+
+OPTIONS = {
+    # The public configuration lets shaping fall over 2.5e6 steps of all environments together: with N of them,
+    # shaping_steps = 2.5e6 / N.
+    "shaping_steps": Option(0, least=0),
+    "max_steps": Option(400, least=1),
+    "random_reset": Option(False),
+}
+_CHANNELS = 26  # of jaxmarl's observation; a test compares
+
+
+class OvercookedState(NamedTuple):
+    kitchen: PyTree  # jaxmarl's state
+    ret: Array  # float32, rewards of the open episode without shaping
+    clock: Array  # int32, steps of this environment since the run began; unlike the rest it survives a reset
+
+
+class OvercookedEnv:
+    """One kitchen as a `SingleEnv`.
+
+    The team earns 20 for every soup delivered. Because that takes a long chain of right actions, jaxmarl also offers a
+    shaped reward for its parts (an onion into a pot, a useful plate, a soup taken up). It is added, summed over both
+    cooks, with a weight that falls linearly from 1 to 0 over `shaping_steps` steps; with 0 it is never added. What is
+    reported as the return is always the true one.
+
+    The weight depends on how long the *run* has lasted. That clock is the one part of the state that a reset must not
+    touch: use `make`, which wraps the environment in `OvercookedAutoreset`. Under a plain `Autoreset` every episode
+    would start with full shaping again. The clock is part of the state, so a resumed run goes on where it stopped.
+
+    The time limit truncates: after it, cooking could go on. The observation only says that fewer than 40 steps are
+    left. Published results count the limit as an end: `bootstrap_truncation=False`.
+
+    `Outcome.info` holds, to be read at the last step of an episode:
+      return: the sum of rewards without shaping.
+      deliveries: soups delivered.
+
+    Args:
+      name: one of jaxmarl's five layouts, such as "cramped_room".
+      options: see `OPTIONS`.
+
+    Raises:
+      EnvError: an option that does not exist or a value that does not do.
+    """
+
+    def __init__(self, name: str, **options: Any):
+        overcooked = load("jaxmarl.environments.overcooked.overcooked")
+        chosen = choose(f"overcooked:{name}", OPTIONS, options)
+        self.shaping_steps = chosen.pop("shaping_steps")
+        self.delivery_reward = overcooked.DELIVERY_REWARD
+        self.env = build(f"overcooked:{name}", overcooked.Overcooked, layout=overcooked.layouts[name], **chosen)
+        self.spec = EnvSpec(
+            name=f"overcooked:{name}",
+            obs_shape=(self.env.height, self.env.width, _CHANNELS),  # jaxmarl's own `obs_shape` is transposed
+            obs_dtype=np.dtype(np.uint8),
+            num_actions=self.env.num_actions,
+            num_agents=self.env.num_agents,
+            max_episode_steps=chosen["max_steps"],
+            truncates=True,
+        )
+
+    def reset(self, key: Array) -> tuple[OvercookedState, Array]:
+        obs, kitchen = self.env.reset(key)
+        return OvercookedState(kitchen, jnp.float32(0), jnp.int32(0)), stack(self.env.agents, obs)
+
+    def step(self, key: Array, state: OvercookedState, action: Array) -> Outcome:
+        agents = self.env.agents
+        obs, kitchen, rewards, _, info = self.env.step_env(key, state.kitchen, unstack(agents, action))
+        earned = rewards[agents[0]]  # jaxmarl hands the team's reward to both
+        ret = state.ret + earned
+        reward = earned + self.shaping_weight(state.clock) * jnp.sum(stack(agents, info["shaped_reward"]))
+        clock: Any = optax.safe_increment(state.clock)  # stays at the largest number instead of overflowing
+        return Outcome(
+            OvercookedState(kitchen, ret, clock),
+            stack(agents, obs),
+            reward,
+            terminated=jnp.bool_(False),
+            info={"return": ret, "deliveries": ret / self.delivery_reward},
+        )
+
+    def shaping_weight(self, clock: Array) -> Array:
+        """Weight of the shaped reward: 1 at the first step, 0 from step `shaping_steps` on."""
+        if self.shaping_steps == 0:
+            return jnp.float32(0)
+        return jnp.maximum(0.0, 1.0 - clock / self.shaping_steps)
+
+
+class OvercookedAutoreset(Autoreset):
+    """`Autoreset` under which the clock of the shaping runs on; all else of a restarted environment is fresh."""
+
+    def _restart(
+        self, key: Array, done: Array, inner: PyTree, obs: Array, spare: PyTree
+    ) -> tuple[PyTree, Array, PyTree]:
+        restarted, obs, spare = super()._restart(key, done, inner, obs, spare)
+        return restarted._replace(clock=inner.clock), obs, spare
+
+
+def make(name: str, num_envs: int, **options: Any) -> OvercookedAutoreset:
+    """N kitchens of the layout `name` with same-step autoreset; `shaping_steps` counts those of each one of them."""
+    return OvercookedAutoreset(OvercookedEnv(name, **options), num_envs)

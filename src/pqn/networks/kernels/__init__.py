@@ -1,0 +1,1 @@
+"""Kernels written by hand for accelerators."""

@@ -1,0 +1,260 @@
+"""Trained agents: `pqn.load("runs/…").act(obs)`, and a run's agents evaluated."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pqn.algorithms.pqn import Learner, LearnerState
+from pqn.config import Seed, Share
+from pqn.device import enable_compilation_cache, require_device
+from pqn.envs.check import check_quickly, is_ours
+from pqn.envs.contract import HostEnv
+from pqn.errors import ObservationError, RunError
+from pqn.exploration import epsilon_greedy
+from pqn.fields import brief, checked
+from pqn.programs.evaluation import evaluate, mean, means, step_limit
+from pqn.programs.simulators.greedy import Player
+from pqn.runs.opened import open_run
+from pqn.types import Array, EnvSpec, PyTree
+
+
+class Agent:
+    """Acts in B environments at once, keeping the memory of a recurrent network between calls.
+
+    Attributes:
+      spec: the environment it was trained for.
+      config: the configuration it was trained with.
+      step: environment steps it was trained for.
+    """
+
+    def __init__(self, learner: Learner, state: LearnerState, step: int):
+        self.config, self.spec, self.step = learner.config, learner.spec, step
+        self._learner, self._state = learner, state
+        self._carry: PyTree = None
+        self._batch: int | None = None  # of the memory; None right after a reset
+        self._last_action: Array = jnp.zeros(())
+        self._calls = 0
+        self._q = jax.jit(learner.q_values)
+
+    def reset(self) -> None:
+        """Forgets the memory of a recurrent network, as at the start of an episode."""
+        self._carry, self._batch = None, None
+
+    def q_values(self, obs: Any, *, first: Any = None, reward: Any = 0.0) -> np.ndarray:
+        """Q-values of one observation, [A], or of a batch, [B, A] (with several agents [M, A] and [B, M, A])."""
+        obs, single = self._batched(obs)
+        return np.asarray(self._unbatch(self._step(obs, first, reward), single))
+
+    def act(
+        self,
+        obs: Any,
+        *,
+        avail: Any = None,
+        first: Any = None,
+        reward: Any = 0.0,
+        epsilon: float = 0.0,
+        seed: int | None = None,
+    ) -> Any:
+        """The greedy action of one observation (an int) or of a batch ([B] int32).
+
+        Args:
+          obs: [*obs_shape] or [B, *obs_shape]; with several agents [M, *obs_shape] or [B, M, *obs_shape].
+          avail: mask of legal actions, shaped like the Q-values.
+          first: [B] bool, where an episode starts; clears the memory of a recurrent network there.
+          reward: [B] received with `obs`; only networks with `last_reward` look at it.
+          epsilon: chance of a random legal action instead.
+          seed: of those random actions; by default a fresh draw each call.
+        """
+        epsilon = checked("epsilon", Share, epsilon)
+        obs, single = self._batched(obs)
+        mask = None if avail is None else _shaped("avail", avail, bool, (*obs.shape[:2], self.spec.num_actions))
+        if mask is not None and not np.asarray(mask).any(axis=-1).all():
+            raise ObservationError("avail leaves no legal action; each observation must have one at least")
+        q = self._step(obs, first, reward)
+        self._calls += 1
+        key = jax.random.key(self._calls if seed is None else checked("seed", Seed, seed))
+        self._last_action = epsilon_greedy(jax.random.uniform(key, q.shape[:2]), q, mask, epsilon)
+        action = np.asarray(self._unbatch(self._last_action, single))
+        return int(action) if action.ndim == 0 else action
+
+    def _batched(self, obs: Any) -> tuple[Array, bool]:
+        """obs as [B, M, *obs_shape], and whether it came without a batch axis."""
+        agents = (self.spec.num_agents,) if self.spec.num_agents > 1 else ()
+        one = (*agents, *self.spec.obs_shape)
+        obs = _finite(self.spec, obs)
+        if (obs.shape != one and obs.shape[1:] != one) or not obs.size:
+            raise ObservationError(
+                f"an observation of {self.spec.name} has shape {one}, or [B, ...] in a batch, not {obs.shape}"
+            )
+        single = obs.shape == one
+        return jnp.asarray(obs, self.spec.obs_dtype).reshape(-1, self.spec.num_agents, *self.spec.obs_shape), single
+
+    def _step(self, obs: Array, first: Any, reward: Any) -> Array:
+        batch, agents = obs.shape[:2]
+        last_reward = _shaped("reward", reward, np.float32, (batch,))
+        fresh = self._batch != batch
+        if fresh:
+            self._carry, self._batch = self._learner.network.initial_carry(batch, agents), batch
+            self._last_action = jnp.zeros((batch, agents), jnp.int32)
+        start = jnp.full((batch, 1), fresh) if first is None else _shaped("first", first, bool, (batch, 1))
+        inputs = self._learner.inputs(obs, jnp.broadcast_to(start, (batch, agents)), self._last_action, last_reward)
+        self._carry, q = self._q(self._state, self._carry, inputs)
+        return q
+
+    def _unbatch(self, x: Array, single: bool) -> Array:
+        x = x if self.spec.num_agents > 1 else x[:, 0]
+        return x[0] if single else x
+
+
+def _finite(spec: EnvSpec, obs: Any) -> Any:
+    """obs as an array of finite numbers that the environment's own type can hold."""
+    wanted, array = np.dtype(spec.obs_dtype), _numbers(obs)
+    fits = array is not None and (array.dtype.kind != "f" or bool(np.isfinite(array).all()))
+    if array is not None and fits and not np.can_cast(array.dtype, wanted, "same_kind"):
+        with np.errstate(invalid="ignore"):  # a number that is too large for the type
+            array = array if np.array_equal(array, array.astype(wanted)) else None
+    if array is None or not fits:
+        rule = f"is of type {wanted}; what was given is not" if array is None else "is finite, without NaN or infinity"
+        raise ObservationError(f"an observation of {spec.name} {rule}")
+    return obs if isinstance(obs, jax.Array) else array
+
+
+def _numbers(values: Any) -> np.ndarray | None:
+    """An array of real numbers; None for texts, lists of different lengths and the like."""
+    try:
+        array = np.asarray(values)
+        return (
+            array if array.dtype.kind in "biuf" else None if array.dtype.kind in "cSUmM" else array.astype(np.float32)
+        )
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _shaped(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Array:
+    """One entry for each observation, or one for all of them."""
+    try:
+        array = _numbers(value)
+        if array is None or not np.isfinite(array).all():
+            raise ValueError
+        array = array.reshape(shape) if array.size == math.prod(shape) else np.broadcast_to(array, shape)
+        return jnp.asarray(array, dtype)
+    except ValueError:  # or the shapes do not agree
+        raise ObservationError(f"{name} is {brief(value)}; it must be finite and of the shape {shape}") from None
+
+
+def load(run: str | os.PathLike[str], seed: int | None = None, *, env: Any = None) -> Agent:
+    """Loads the agent of a run's newest intact checkpoint; a Python warning says so where that is not the newest.
+
+    Args:
+      run: a run directory.
+      seed: which of the run's seeds; by default the first.
+      env: an environment to compare with the one that the agent was trained in; see `pqn.train`. None is made without.
+
+    Raises:
+      RunError: `run` is no run directory, or did not train `seed`.
+      CheckpointError: there is no checkpoint yet, it is damaged, or it is from another run or network.
+      EnvError: the agent cannot play in `env`.
+      DeviceError: JAX has no device to run on.
+    """
+    require_device()
+    opened = open_run(run)
+    trained = opened.newest()
+    config = trained.config
+    index = 0 if seed is None else seed - config.seed
+    if not 0 <= index < config.seeds:
+        raise RunError(f"{run} trained seeds {config.seed} to {config.seed + config.seeds - 1}, not {seed}")
+    if env is not None:
+        source = opened.source(env, "eval")
+        made = source(1)
+        getattr(made, "close", lambda: None)()
+        opened.compare(trained, source, made.spec, exact=False)
+    learner, states = trained.learner()
+    return Agent(learner, jax.tree.map(lambda x: x[index], states), trained.step)
+
+
+def histogram(returns: np.ndarray, most: int = 32) -> dict[str, int] | None:
+    """How often each return came, where they are whole numbers and few, such as the scores of a card game.
+
+    Episodes that did not end (NaN) are left out.
+
+    >>> histogram(np.array([[0.0, 24.0], [25.0, 24.0]]))
+    {'0': 1, '24': 2, '25': 1}
+    """
+    returns = np.asarray(returns)
+    values, counts = np.unique(returns[~np.isnan(returns)], return_counts=True)
+    if not len(values) or len(values) > most or not np.all(values == np.round(values)):
+        return None
+    return {f"{value:.0f}": int(count) for value, count in zip(values, counts, strict=True)}
+
+
+def evaluate_run(
+    run: str | os.PathLike[str],
+    episodes: int,
+    epsilon: float = 0.0,
+    seed: int = 0,
+    *,
+    env: Any = None,
+    warn: Callable[[str], None] | None = None,
+) -> dict[str, Any]:
+    """Plays all agents of a run's newest intact checkpoint.
+
+    Args:
+      run: a run directory.
+      episodes: how many for each seed.
+      epsilon: exploration.
+      seed: of the episodes.
+      env: where to play, if not in the environment that the run records by name: that of a run which was trained in one
+        of your own, or any other that the network fits; see `pqn.train`.
+      warn: told what the user should know, in a sentence; by default a Python warning.
+
+    Returns:
+      A report: env, step, seeds, episodes, returns [S][episodes], return_mean and return_std [S], mean, quartiles
+      (lowest and highest included), histogram, unfinished, max_steps and the means of the environment's own infos.
+      Episodes that did not end within max_steps have NaN for a return and are in no other number but `unfinished`;
+      where none ended, quartiles and means are None or NaN.
+
+    Raises:
+      PqnError: with a sentence for the user: not a run, no intact checkpoint, or not an environment for its agents.
+      EnvFailed: the environment failed, or gave a reward that is no number.
+    """
+    enable_compilation_cache()
+    opened = open_run(run, warn)
+    make_env: Any = opened.source(env, "eval")
+    trained = opened.newest()
+    config, step, (learner, stacked) = trained.config, trained.step, trained.learner()
+    env = make_env(episodes)
+    opened.compare(trained, make_env, env.spec, exact=False)
+    if not is_ours(env):
+        check_quickly(env)
+    limit = step_limit(config, env.spec)
+    keys = jax.random.split(jax.random.key(seed), config.seeds)
+    if isinstance(env, HostEnv):
+        env.close()
+        result: Any = Player(learner, config.seeds, epsilon).play(make_env, stacked, keys, episodes, limit)
+    else:
+        play = jax.jit(jax.vmap(lambda state, key: evaluate(env, learner, state, key, epsilon, limit)))
+        result = jax.device_get(play(stacked, keys))
+    returns = result.check(config.env.name, config.seed).ret
+    known = returns[~np.isnan(returns)]
+    return {
+        "env": make_env.name,
+        "step": step,
+        "seeds": list(range(config.seed, config.seed + config.seeds)),
+        "episodes": episodes,
+        "returns": returns,
+        "return_mean": means(returns),
+        "return_std": np.sqrt(means((returns - means(returns)[:, None]) ** 2)),
+        "mean": mean(returns),
+        "quartiles": np.quantile(known, [0.0, 0.25, 0.5, 0.75, 1.0]) if known.size else None,
+        "histogram": histogram(returns),
+        "unfinished": int(result.unfinished.sum()),
+        "max_steps": limit,
+        "info": {name: mean(value) for name, value in result.info.items()},
+    }

@@ -1,0 +1,1 @@
+"""What is compiled: an environment and an algorithm become `init`, `chunk` and `evaluate`, for all seeds at once."""

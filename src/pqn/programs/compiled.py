@@ -1,0 +1,210 @@
+"""The compiled functions of a run: `init`, `chunk` (any number of updates) and `evaluate`, for S seeds at once.
+
+The number of updates in a chunk is an argument, not a constant: one compilation serves every chunk, and because it is
+the same executable, where a run is cut (by logging, by a checkpoint, by Ctrl-C) can never change its numbers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pqn.algorithms.pqn import Hyper, Learner, LearnerState
+from pqn.config import Config
+from pqn.device import compiler_options, over_seeds, planned, require_memory, simulator_groups, size
+from pqn.envs.check import check_quickly, is_ours
+from pqn.envs.check.declared import first_line, host_call
+from pqn.envs.contract import HostEnv, JaxEnv
+from pqn.errors import ConfigError, EnvError, PqnError
+from pqn.programs import evaluation, rollout
+from pqn.programs.totals import HEALTH, NEVER, blank, combine, report
+from pqn.types import Array, PyTree
+
+EnvFactory = Callable[[int], Any]  # makes that many environments: a `JaxEnv` or a `HostEnv`
+
+
+class RunState(NamedTuple):
+    """Everything a run needs to go on, with a leading axis of S seeds: what a checkpoint holds."""
+
+    learner: LearnerState
+    stream: PyTree  # `rollout.Stream`, or what takes its place for environments outside of JAX
+    key: Array
+
+
+def make_program(config: Config, make_env: EnvFactory) -> Any:
+    """The program for the kind of environment that `make_env` makes: a `Program`, or a `HostProgram`.
+
+    Raises:
+      EnvError: the environment cannot be made, or is the user's own and breaks a promise at once.
+    """
+    env = _make(make_env, config.env.num_envs)
+    if isinstance(env, HostEnv):
+        from pqn.programs.simulators.program import HostProgram
+
+        try:
+            _check(env)
+        except EnvError:
+            with contextlib.suppress(Exception):  # what is wrong has been found
+                env.close()
+            raise
+        host_call("close", env.close)
+        return HostProgram(config, make_env, env.spec, simulator_groups(getattr(env, "concurrent", False)))
+    _check(env)
+    return Program(config, lambda num_envs: env if num_envs == env.num_envs else _make(make_env, num_envs))
+
+
+def _make(make_env: EnvFactory, num_envs: int) -> Any:
+    try:
+        return make_env(num_envs)
+    except PqnError:
+        raise
+    except Exception as error:
+        raise EnvError(f"the environment could not be made: {type(error).__name__}: {first_line(error)}") from error
+
+
+def _check(env: JaxEnv | HostEnv) -> None:
+    if not is_ours(env):
+        check_quickly(env)
+
+
+class Program:
+    """Builds the pure functions of a configuration and compiles them ahead of time.
+
+    Args:
+      config: a validated configuration.
+      make_env: makes the environment with a given number of copies.
+    """
+
+    def __init__(self, config: Config, make_env: EnvFactory):
+        if config.learner.overlap:
+            raise ConfigError("learner.overlap is for environments outside of JAX; leave it false for this one")
+        self.config = config
+        self.env = make_env(config.env.num_envs)
+        self.eval_env = make_env(config.eval.num_envs)
+        self.learner = Learner(config, self.env.spec)
+        self.hyper = Hyper.of(config)
+        self.seeds = jnp.arange(config.seed, config.seed + config.seeds)
+        self.state_shape = jax.eval_shape(jax.vmap(self.init_one), self.seeds)
+        require_memory(size(self.state_shape))  # of the least a run needs, before it leaves a trace
+        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.state_shape)
+        self._reported = jax.eval_shape(self.update_one, one, self.hyper)[1]
+        self.total_names = sorted(self._reported.keys() - HEALTH)
+        self.compile_seconds = 0.0
+
+    # --- one seed -----------------------------------------------------------------------------------------------
+
+    def init_one(self, seed: Array) -> RunState:
+        key, net_key, env_key = jax.random.split(jax.random.key(seed), 3)
+        return RunState(self.learner.init(net_key), rollout.start(self.env, self.learner, env_key), key)
+
+    def update_one(self, state: RunState, hyper: Hyper) -> tuple[RunState, dict[str, Array]]:
+        """One iteration of Algorithm 1: collect a rollout, learn from it, forget it."""
+        key, collect_key, learn_key = jax.random.split(state.key, 3)
+        stream, data, finished = rollout.collect(
+            self.env, self.learner, state.learner, state.stream, collect_key, hyper
+        )
+        learner, metrics = self.learner.update(state.learner, data, learn_key, hyper)
+        return RunState(learner, stream, key), report(learner, metrics, finished)
+
+    def evaluate_one(self, learner: LearnerState, seed: Array) -> evaluation.Evaluation:
+        # Its own stream of keys, a function of seed and update alone: evaluating can never disturb training.
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), NEVER), learner.updates)
+        limit = evaluation.step_limit(self.config, self.eval_env.spec)
+        return evaluation.evaluate(self.eval_env, self.learner, learner, key, self.config.eval.epsilon, limit)
+
+    # --- S seeds ------------------------------------------------------------------------------------------------
+
+    def over_seeds(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Lifts a function of one seed to all of them."""
+        return over_seeds(function, self.config.seeds)
+
+    def _chunk(
+        self, state: RunState, hyper: Hyper, count: Array, before: dict[str, Array] | None = None
+    ) -> tuple[RunState, tuple[Array, Array]]:
+        """`count` updates of every seed. Returns the totals as two arrays, of `total_names` [F, S] and of `HEALTH`.
+
+        The sums go on from those of `before`, one update after the other, so that where a run is cut into chunks can
+        not change a digit of them.
+        """
+
+        def body(_: Array, c: tuple[RunState, dict[str, Array]]) -> tuple[RunState, dict[str, Array]]:
+            state, totals = c
+            state, metrics = self.over_seeds(lambda one: self.update_one(one, hyper))(state)
+            return state, combine(totals, metrics)
+
+        c = (state, blank(self._reported, self.config.seeds) | (before or {}))
+        state, totals = jax.lax.fori_loop(0, count, body, c)
+        # Few arrays, since each is a transfer; the numbers of updates stay integers, which are exact.
+        floats, ints = ([totals[name] for name in names] for names in (self.total_names, HEALTH))
+        return state, (jnp.stack(floats), jnp.stack(ints))
+
+    def _evaluate(self, learner: LearnerState, seeds: Array) -> tuple[Array, dict[str, Array]]:
+        """Greedy returns, lengths and flags [3, S, E], and the infos, each [S, E]."""
+        result = self.over_seeds(self.evaluate_one)(learner, seeds)
+        return jnp.stack([result.ret, result.length, result.finished.astype(jnp.float32)]), result.info
+
+    # --- compiled -----------------------------------------------------------------------------------------------
+
+    def compile(self) -> None:
+        """Compiles the three programs side by side; with a warm compilation cache this is a matter of loading them."""
+        began = time.perf_counter()
+        shape, count = self.state_shape, jax.ShapeDtypeStruct((), jnp.int32)
+        sums = dict.fromkeys(self.total_names, jax.ShapeDtypeStruct((self.config.seeds,), jnp.float32))
+        jobs = {
+            "chunk": lambda: jax.jit(self._chunk, donate_argnums=0).lower(shape, self.hyper, count, sums),
+            "init": lambda: jax.jit(self.over_seeds(self.init_one)).lower(self.seeds),
+        }
+        if self.config.eval.count:
+            jobs["evaluate"] = lambda: jax.jit(self._evaluate).lower(shape.learner, self.seeds)
+        with ThreadPoolExecutor(len(jobs)) as pool:  # XLA compiles outside the interpreter lock
+            options = compiler_options(self.env)
+            futures = {name: pool.submit(lambda job=job: job().compile(options)) for name, job in jobs.items()}
+            self._compiled = {name: future.result() for name, future in futures.items()}
+        require_memory(planned(self._compiled.values()))
+        self.compile_seconds = time.perf_counter() - began
+
+    def init(self) -> RunState:
+        """Fresh state of all seeds."""
+        return self._compiled["init"](self.seeds)
+
+    def chunk(
+        self, state: RunState, count: int, before: dict[str, Any] | None = None
+    ) -> tuple[RunState, dict[str, np.ndarray]]:
+        """`count` updates, and the totals per seed of those that `before` is of and of these (see `totals.combine`)."""
+        nothing = np.zeros(self.config.seeds, np.float32)
+        sums = {name: np.float32((before or {}).get(name, nothing)) for name in self.total_names}
+        state, totals = self._compiled["chunk"](state, self.hyper, np.int32(count), sums)
+        floats, ints = jax.device_get(totals)
+        return state, dict(zip((*self.total_names, *HEALTH), (*floats, *ints), strict=True))
+
+    def evaluate(self, state: RunState) -> evaluation.Evaluation:
+        """The first full episode of every evaluation environment, [S, E].
+
+        Raises:
+          EnvFailed: a return is NaN or infinite.
+        """
+        packed, info = self._compiled["evaluate"](state.learner, self.seeds)
+        ret, length, finished = np.asarray(packed)
+        infos: Any = {name: np.asarray(value) for name, value in info.items()}
+        result = evaluation.Evaluation(ret, length, finished > 0, infos)
+        return result.check(self.eval_env.spec.name, self.config.seed)
+
+    # What a run outside of JAX has to do about its simulators (see `HostProgram`), and a state of arrays does not.
+
+    def snapshot(self, state: RunState) -> RunState:
+        """What a checkpoint holds, shaped like `state_shape`."""
+        return state
+
+    def restore(self, saved: RunState, note: Callable[[str], None]) -> RunState:
+        """The inverse of `snapshot`; `note` is told what could not be brought back."""
+        return saved
+
+    def close(self) -> None:
+        """Frees what the environments hold."""

@@ -1,0 +1,60 @@
+"""What an update reports, and how the reports of several updates add up: one rule for every program and for the record.
+
+Sums of the learner's means and of the episodes that ended, the norm of the parameters, and the first `health.Fault`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from pqn.algorithms.pqn import LearnerState
+from pqn.programs import health
+from pqn.programs.health import Fault
+from pqn.programs.rollout import Finished
+from pqn.types import Array
+
+NEVER = np.iinfo(np.int32).max
+HEALTH = ("bad", "fault")  # update of the first fault of a seed, NEVER without one; and which it was
+
+
+def report(learner: LearnerState, metrics: dict[str, Array], finished: Finished) -> dict[str, Array]:
+    """The metrics of one update of one seed: of the learner, of the episodes that ended, and of its health."""
+    metrics = metrics | {"episodes": finished.episodes, "return_sum": finished.ret, "length_sum": finished.length}
+    metrics |= {f"info/{name}_sum": value for name, value in finished.info.items()}
+    metrics["param_norm"] = optax.tree.norm(learner.params)
+    diverged = health.not_finite(metrics["loss"], metrics["param_norm"])
+    fault = health.first([(Fault.DIVERGED, diverged)])
+    if finished.fault is not None:  # what the environment did wrong comes before what it led to
+        fault = jnp.where(finished.fault == Fault.NONE, fault, finished.fault)
+    return metrics | {"bad": jnp.where(fault == Fault.NONE, NEVER, learner.updates), "fault": fault}
+
+
+def blank(metrics: Mapping[str, Any], seeds: int) -> dict[str, Array]:
+    """Totals [S] over no update, under the names that `report` gives."""
+    start = {"bad": jnp.int32(NEVER), "fault": jnp.int32(Fault.NONE)}
+    return {name: jnp.full(seeds, start.get(name, jnp.float32(0.0))) for name in metrics}
+
+
+def combine(total: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Totals per seed over some updates and those after them, of numpy or of jax arrays."""
+    xp = later["bad"].__array_namespace__()
+    known = total["bad"] <= later["bad"]
+
+    def join(name: str) -> Any:
+        if name in HEALTH:
+            return xp.where(known, total[name], later[name])
+        return later[name] if name == "param_norm" else total[name] + later[name]
+
+    return {name: join(name) for name in later}
+
+
+def first_fault(totals: Mapping[str, np.ndarray]) -> tuple[int, int, Fault] | None:
+    """Which seed [S] failed first, at which update and why; None if all are well."""
+    seed = int(np.argmin(totals["bad"]))
+    update = int(totals["bad"][seed])
+    return None if update == NEVER else (seed, update, Fault(int(totals["fault"][seed])))

@@ -1,0 +1,377 @@
+"""Opening a run: the one place where a run directory becomes a configuration, an environment and parameters.
+
+`open_run` reads what a run says about itself, `OpenedRun.newest` its newest intact checkpoint, and `Trained` is that
+checkpoint after it was compared with the run: the same run, the same configuration, counters that agree. Evaluating,
+resuming, loading and measuring all start here, so that none of them believes what another would refuse.
+
+This module imports jax only where a checkpoint is read: listing and plotting runs must be instant.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shlex
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from pqn.runs import directory as runs
+from pqn.runs import files, provenance
+from pqn.config import Config
+from pqn.envs import registry, source
+from pqn.errors import CheckpointError, DamagedCheckpoint, EnvError, PqnError, RunError
+from pqn.runs.identity import STRUCTURE, EnvIdentity, identify, spec_difference, spec_from_dict, version_changes
+from pqn.runs.metrics import to_json
+from pqn.runs.pending import Pending
+
+if TYPE_CHECKING:
+    from pqn.runs.checkpoint import Contents
+    from pqn.algorithms.pqn import Learner, LearnerState
+    from pqn.types import EnvSpec
+
+# Options that never change what a run computes, only what is watched and kept of it, and on which cores.
+MAY_CHANGE = ("eval.", "save.", "env.cores")
+# The parts of a state, of either kind of program: nothing else belongs into a checkpoint.
+_PARTS = {"learner", "stream", "key", "whole", "beside", "envs"}
+_MOST_TEXT = 200  # characters of a name
+_ALWAYS = {"preset", "total_steps", "seed", "seeds", "env", "network", "learner", "eval", "save"}  # in a configuration
+
+Warn = Callable[[str], None]
+
+
+def open_run(path: runs.PathLike | runs.RunDir, warn: Warn | None = None) -> OpenedRun:
+    """Reads and checks what a run says about itself; nothing is imported or made because of it.
+
+    Args:
+      path: a run directory, perhaps a locked one.
+      warn: told what the user should know, in a sentence; by default a Python warning.
+
+    Raises:
+      RunError: it is no run, or one of its files is damaged.
+    """
+    directory = path if isinstance(path, runs.RunDir) else runs.RunDir.open(path)
+    config = read_config(directory.read_json(runs.CONFIG), str(directory.path / runs.CONFIG))
+    identifier, env, versions = _read_environment(directory)
+    if env is not None and env.name != config.env.name:
+        raise RunError(
+            f"{directory.path}: env.name is {config.env.name} in {runs.CONFIG}, but the run was trained in {env.name} "
+            f"({runs.ENVIRONMENT}); put the old name back"
+        )
+    return OpenedRun(directory, config, identifier, env, versions, warn or _python_warning)
+
+
+@dataclasses.dataclass(frozen=True)
+class OpenedRun:
+    """A run as its files describe it; those of a run from before there were identities lack `id` and `env`."""
+
+    directory: runs.RunDir
+    config: Config
+    id: str | None
+    env: EnvIdentity | None
+    versions: dict[str, str | None]
+    warn: Warn
+
+    @property
+    def path(self) -> Path:
+        return self.directory.path
+
+    def newest(self) -> Trained:
+        """The newest intact checkpoint; each damaged one that was passed over is said.
+
+        Raises:
+          NoCheckpoint: there is none; `NoIntactCheckpoint` where there were some.
+          CheckpointError: it is of another run, or of another configuration than the run's.
+        """
+        from pqn.runs import checkpoint
+
+        return checkpoint.newest(
+            self.directory.checkpoints, lambda path: self._trained(checkpoint.read(path)), self.warn
+        )
+
+    def source(self, env: Any, command: str) -> source.EnvSource:
+        """Where the run's environments come from: its own name if that is harmless, otherwise what the user gave."""
+        return source.of_run(self.config, env, f"pqn {command} {shlex.quote(str(self.path))}")
+
+    def compare(self, trained: Trained, made: source.EnvSource, spec: EnvSpec, exact: bool = True) -> EnvIdentity:
+        """Refuses an environment that is not the run's, and says which packages have changed.
+
+        Args:
+          trained: what is about to be used in it.
+          made: where it came from.
+          spec: of the environment.
+          exact: whether it must be the run's own. If not, any will do that the network fits; another one is said.
+
+        Raises:
+          EnvError: with the first difference and both values.
+        """
+        before = trained.env.name if trained.env else trained.config.env.name
+        difference = spec_difference(spec, trained.spec, None if exact or made.name == before else STRUCTURE)
+        if difference:
+            raise EnvError(f"{made.name} is not the environment that {self.path} was trained in: {difference}")
+        identity = identify(made, spec)
+        if _differ(made.name, before):
+            if exact and trained.env and trained.env.kind == "registered":
+                raise EnvError(f"{self.path} was trained in {before}; it cannot go on in {made.name}")
+            self.warn(f"{self.path} was trained in {before}; this is {made.name}")
+        elif trained.env and trained.env.kind != "registered" and trained.env.made != identity.made:
+            self.warn(f"{self.path} was trained in environments of {trained.env.made}; these are of {identity.made}")
+        self._compare_versions(trained, identity)
+        return identity
+
+    def _compare_versions(self, trained: Trained, identity: EnvIdentity) -> None:
+        recorded = self.versions | (trained.env.versions if trained.env else {})
+        changes = version_changes(recorded, provenance.versions() | identity.versions)
+        if changes:
+            self.warn(f"{self.path} was trained with other versions: {', '.join(changes)}; numbers may differ")
+
+    def _trained(self, contents: Contents) -> Trained:
+        trained = _check(contents)
+        known = (self.path / runs.ENVIRONMENT).exists()
+        if known and trained.run != self.id:
+            raise CheckpointError(
+                f"{contents.path} belongs to another run (its id is {trained.run}, this run's is {self.id}): remove it"
+            )
+        if not known:
+            self.warn(f"{self.path} has no {runs.ENVIRONMENT}; whether its checkpoints are its own cannot be checked")
+        refused = {
+            name: values
+            for name, values in differences(self.config, trained.config).items()
+            if not name.startswith(MAY_CHANGE)
+        }
+        if refused:
+            raise CheckpointError(
+                f"{self.path / runs.CONFIG} and the checkpoint {contents.path.name} disagree: {describe(refused)}; "
+                f"put the checkpoint's values back, or train anew in another directory"
+            )
+        return trained
+
+
+@dataclasses.dataclass(frozen=True)
+class Trained:
+    """A checkpoint of a run, read and found to agree with itself."""
+
+    contents: Contents
+    config: Config
+    spec: EnvSpec
+    env: EnvIdentity | None
+    run: str | None
+    """Id of the run that wrote it."""
+    update: int
+    step: int
+    """Environment steps, per seed."""
+    seconds: dict[str, float]
+    """Spent by then: "wall" and "train"."""
+    eval_returns: np.ndarray | None
+    """[S, E] of the last evaluation."""
+    pending: Pending
+    """What had been counted since the last row of the metrics."""
+    rows: dict[str, int] | None
+    """How many rows of each kind the metrics had; None: not recorded."""
+
+    @property
+    def path(self) -> Path:
+        return self.contents.path
+
+    def learner(self) -> tuple[Learner, LearnerState]:
+        """The learner, and parameters and statistics of all seeds, [S, ...]; the optimiser's state stays on disk.
+
+        Raises:
+          CheckpointError: the configuration describes another network than the arrays are of.
+        """
+        import jax
+
+        from pqn.runs import checkpoint
+        from pqn.algorithms.pqn import Learner
+
+        try:
+            learner = Learner(self.config, self.spec)
+            one = jax.eval_shape(learner.init, jax.random.key(0))._replace(opt=())
+        except PqnError:
+            raise
+        except Exception as error:  # whatever flax makes of a configuration that was tampered with
+            raise CheckpointError(f"the checkpoint {self.path} describes a network that cannot be built") from error
+        stack = lambda x: jax.ShapeDtypeStruct((self.config.seeds, *x.shape), x.dtype)  # noqa: E731
+        return learner, checkpoint.place(self.contents, jax.tree.map(stack, one), "learner/")
+
+
+# ------------------------------------------------------------------------------------------------------ configurations
+
+
+def read_config(data: Any, where: str) -> Config:
+    """The configuration in a file of a run.
+
+    Raises:
+      RunError: it is none, or one that cannot be trained.
+    """
+    try:
+        if not isinstance(data, dict) or not data.keys() >= _ALWAYS or "name" not in data["env"]:
+            raise RunError(f"{where} is not the configuration of a run: it is not complete")
+        config = Config.from_dict(data).validate()
+        texts = (config.preset, config.env.name, *config.env.kwargs)
+        sound = all(isinstance(text, str) and text.isprintable() and len(text) <= _MOST_TEXT for text in texts)
+    except RunError:
+        raise
+    except PqnError as error:
+        raise RunError(f"{where} is not the configuration of a run: {files.shown(str(error))}") from error
+    except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
+        raise RunError(f"{where} is not the configuration of a run") from error
+    if not sound:
+        raise RunError(f"{where} is not the configuration of a run: preset, env.name or env.kwargs has no proper name")
+    return config
+
+
+def differences(ours: Config, theirs: Config) -> dict[str, tuple[Any, Any]]:
+    """Every option in which two configurations differ: name -> (ours, theirs)."""
+    left, right = _flat(ours), _flat(theirs)
+    return {name: (left[name], right[name]) for name in left if to_json(left[name]) != to_json(right[name])}
+
+
+def describe(refused: dict[str, tuple[Any, Any]], ours: str = "config.json", theirs: str = "the checkpoint") -> str:
+    """ "learner.lr is 0.1 in config.json and 0.001 in the checkpoint, …"."""
+    return ", ".join(
+        f"{name} is {to_json(a)[:60]} in {ours} and {to_json(b)[:60]} in {theirs}" for name, (a, b) in refused.items()
+    )
+
+
+def _flat(config: Any, prefix: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for field in dataclasses.fields(config):
+        value, name = getattr(config, field.name), prefix + field.name
+        found |= _flat(value, f"{name}.") if dataclasses.is_dataclass(value) else {name: value}
+    return found
+
+
+# ------------------------------------------------------------------------------------------------------- what is read
+
+
+def _read_environment(directory: runs.RunDir) -> tuple[str | None, EnvIdentity | None, dict[str, str | None]]:
+    """Id, environment and versions from environment.json; nothing where the file is not there."""
+    if not files.is_file(directory.path / runs.ENVIRONMENT):
+        return None, None, {}
+    where, data = directory.path / runs.ENVIRONMENT, directory.read_json(runs.ENVIRONMENT)
+    if not isinstance(data, dict):
+        raise RunError(f"{where} is damaged: it is not an object")
+    versions = data.get("versions", {})
+    if not isinstance(versions, dict) or not all(v is None or _is_text(v) for v in (*versions, *versions.values())):
+        raise RunError(f"{where} is damaged: it does not list versions")
+    try:
+        env = EnvIdentity.from_dict(data["env"]) if "env" in data else None
+    except ValueError as error:
+        raise RunError(f"{where} is damaged: {error}") from error
+    return _identifier(data.get("run"), str(where)), env, versions
+
+
+def _check(contents: Contents) -> Trained:
+    """What a checkpoint's metadata say, if they agree with each other and with its arrays.
+
+    Raises:
+      DamagedCheckpoint: they do not.
+    """
+    meta = contents.metadata
+    try:
+        config = read_config(meta.get("config"), "its configuration")
+        env = EnvIdentity.from_dict(meta["env"]) if "env" in meta else None
+        if env and env.spec != meta.get("spec"):
+            raise ValueError("it describes its environment in two ways")
+        if env and env.name != config.env.name and _is_registered(config.env.name):
+            raise ValueError(f"its environment is {env.name} and {config.env.name}")
+        trained = Trained(
+            contents,
+            config,
+            spec_from_dict(meta.get("spec")),
+            env,
+            _identifier(meta.get("run"), "its manifest"),
+            *_counters(contents, config),
+            _seconds(meta.get("seconds")),
+            _returns(meta.get("eval_returns"), config.seeds),
+            Pending.from_dict(meta.get("pending"), config.seeds),
+            _rows(meta.get("rows")),
+        )
+    except (RunError, ValueError) as error:
+        raise DamagedCheckpoint(f"the checkpoint {contents.path} is damaged: {error}") from error
+    return trained
+
+
+def _counters(contents: Contents, config: Config) -> tuple[int, int]:
+    """Updates and environment steps, of which there are several copies that must agree."""
+    meta, leaves = contents.metadata, contents.leaves
+    unknown = sorted({name.partition("/")[0] for name in leaves} - _PARTS)
+    if unknown:
+        raise ValueError(f"it holds {unknown[0]!r}, which is no part of a run's state")
+    if max(len(config.network.hidden), config.network.memory_layers) > len(leaves):
+        raise ValueError("its configuration has more layers than it has arrays")
+    update, counted = meta.get("update"), contents.arrays.get("learner/updates")
+    if counted is None or counted.shape != (config.seeds,) or counted.dtype != np.int32:
+        raise ValueError(f"it has no counter of updates for each of {config.seeds} seeds")
+    if type(update) is not int or any(counted != update):
+        raise ValueError(f"it says update {update!r:.30}, and its arrays are of update {counted[0]}")
+    if not 0 <= update <= config.updates:
+        raise ValueError(f"it says update {update}, and its configuration ends at {config.updates}")
+    if meta.get("step") != update * config.steps_per_update:
+        raise ValueError(f"it says {meta.get('step')!r:.30} steps after {update} updates")
+    return update, update * config.steps_per_update
+
+
+def _seconds(data: Any) -> dict[str, float]:
+    if not isinstance(data, dict) or not all(_is_number(data.get(name)) for name in ("wall", "train")):
+        raise ValueError("it does not say how long the run took")
+    return {name: float(data[name]) for name in ("wall", "train")}
+
+
+def _returns(data: Any, seeds: int) -> np.ndarray | None:
+    if data is None:
+        return None
+    try:
+        returns = np.array(data, np.float64)  # None becomes NaN
+    except (TypeError, ValueError, OverflowError):
+        returns = np.zeros(0)
+    if returns.ndim != 2 or len(returns) != seeds:
+        raise ValueError(f"it has no returns for each of {seeds} seeds")
+    return returns
+
+
+def _rows(data: Any) -> dict[str, int] | None:
+    if data is None:
+        return None
+    if not isinstance(data, dict) or not all(type(count) is int and count >= 0 for count in data.values()):
+        raise ValueError("it does not count the rows of the metrics")
+    return data
+
+
+def _identifier(value: Any, where: str) -> str | None:
+    if value is not None and not (_is_text(value) and value.isalnum()):
+        raise RunError(f"{where} has no proper id of the run")
+    return value
+
+
+def _is_registered(name: str) -> bool:
+    try:
+        return registry.is_registered(name)
+    except EnvError:  # given in Python, or nothing
+        return False
+
+
+def _differ(name: str, other: str) -> bool:
+    canonical = [n if n.startswith(f"{registry.GIVEN_IN_PYTHON}:") else registry.canonical(n) for n in (name, other)]
+    return canonical[0] != canonical[1]
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value.isprintable() and len(value) <= _MOST_TEXT
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+
+
+def _python_warning(text: str) -> None:
+    frame, depth = sys._getframe(1), 2
+    # Up to the user's own line: the package's say nothing to them.
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "pqn":
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(text, stacklevel=depth)

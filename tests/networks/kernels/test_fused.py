@@ -1,0 +1,125 @@
+"""The hand-written convolution kernels, run by Pallas' interpreter, against XLA."""
+
+import sys
+from functools import partial
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from pqn.config import NetworkConfig
+from pqn.networks import QNetwork
+from pqn.networks.kernels import fused
+from pqn.networks.kernels.fused import Layer, convolution, stack
+from pqn.networks.norms import standardised
+from pqn.types import Inputs
+
+
+def layers_of(key, channels, sizes=(5, 3), features=16):
+    def layer(key, size, channels):
+        keys = jax.random.split(key, 4)
+        kernel = jax.random.normal(keys[0], (size, size, channels, features)) / size
+        bias, scale, shift = (0.5 * jax.random.normal(key, (features,)) for key in keys[1:])
+        return Layer(kernel, bias, 1 + scale, shift)
+
+    keys = jax.random.split(key, len(sizes))
+    return tuple(layer(*one) for one in zip(keys, sizes, (channels, *[features] * (len(sizes) - 1)), strict=True))
+
+
+def plain(x, layers):
+    """The same by XLA."""
+    for kernel, bias, scale, shift in layers:
+        x = jax.nn.relu(standardised(convolution(x, kernel) + bias, 1e-6) * scale + shift)
+    return x
+
+
+def values_and_gradients(function, x, layers):
+    weight = jnp.cos(jnp.arange(x.shape[0] * x.shape[1] * x.shape[2] * 16.0)).reshape(*x.shape[:3], 16)
+    loss = lambda x, layers: jnp.sum(weight * function(x, layers))  # noqa: E731
+    return function(x, layers), jax.grad(loss, (0, 1))(x, layers)
+
+
+@pytest.mark.parametrize(("grid", "batch"), [((4, 5), 3), ((4, 5), 130), ((5, 9), 3), ((1, 3), 3)])
+@pytest.mark.parametrize("roomy", [True, False])
+def test_the_kernels_compute_what_xla_does(grid, batch, roomy, monkeypatch):
+    """On grids padded to 32, 64 and 16 cells, and with so many samples that a part of a gradient takes two steps."""
+    monkeypatch.setattr(fused, "roomy", lambda: roomy)
+    assert (batch * grid[0] * grid[1] > fused.PARTS * fused.CELLS) == (batch == 130)
+    x = jax.random.normal(jax.random.key(0), (batch, *grid, 6))
+    layers = layers_of(jax.random.key(1), 6)
+    got = values_and_gradients(partial(stack, interpret=True), x, layers)
+    want = values_and_gradients(plain, x, layers)
+    for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4 * np.abs(theirs).max())
+
+
+@pytest.mark.parametrize(
+    ("capability", "roomy"), [("8.0", True), ("9.0", True), ("8.9", False), ("12.0", False), (None, False)]
+)
+@pytest.mark.parametrize("cells", [16, 32, 64])
+@pytest.mark.parametrize("features", [16, 32, 64])
+def test_what_a_kernel_loads_ahead_fits_into_a_multiprocessor(capability, roomy, cells, features, monkeypatch):
+    device = SimpleNamespace() if capability is None else SimpleNamespace(compute_capability=capability)
+    monkeypatch.setattr(jax, "devices", lambda: [device])
+    room = (163 if roomy else 99) * 1024
+    for how, height in ((fused.how(cells, features), cells), (fused.how_to_sum(), fused.CELLS)):
+        for channels in (1, 16, 32, 64):
+            factors = how.taps(channels) * channels * (height + features)
+            assert how.stages > 1 and 4 * (how.stages - 1) * factors <= room
+    # Two programs for samples must not share a multiprocessor of 228 KB.
+    how = fused.how(cells, features)
+    taken = 4 * (how.stages - 1) * how.weights * (cells + features)
+    assert taken > 114 * 1024 or not roomy
+
+
+def test_under_vmap_every_seed_has_its_own_weights():
+    x = jax.random.normal(jax.random.key(0), (2, 2, 4, 5, 6))
+    layers = jax.vmap(lambda key: layers_of(key, 6))(jax.random.split(jax.random.key(1), 2))
+    got = jax.vmap(partial(values_and_gradients, partial(stack, interpret=True)))(x, layers)
+    for seed in range(2):
+        want = values_and_gradients(plain, x[seed], jax.tree.map(lambda p, seed=seed: p[seed], layers))
+        for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+            np.testing.assert_allclose(ours[seed], theirs, rtol=1e-4, atol=1e-4 * np.abs(theirs).max())
+
+
+@pytest.fixture
+def on_a_gpu(monkeypatch):
+    """Lets the network believe it, and counts how often it asks for the kernels."""
+    calls = []
+
+    def counted(*args):
+        calls.append(args)
+        return stack(*args, interpret=True)
+
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setattr(fused, "stack", counted)
+    return calls
+
+
+def q_values(conv, grid=(4, 5), **options):
+    network = QNetwork(NetworkConfig(torso="grid", hidden=(8,), conv=conv, **options), 3)
+    obs = jax.random.bernoulli(jax.random.key(0), 0.3, (1, 2, 1, *grid, 6)).astype(jnp.uint8)
+    inputs = Inputs(obs, jnp.zeros((1, 2, 1), bool))
+    variables = network.init(jax.random.key(1), (), inputs)
+    return variables, network.apply(variables, (), inputs)[1]
+
+
+def test_the_network_gives_the_kernels_its_own_parameters(on_a_gpu):
+    variables, q = q_values("fused")
+    others, want = q_values("matmul")
+    assert len(on_a_gpu) == 1
+    jax.tree.map(np.testing.assert_array_equal, variables, others)
+    np.testing.assert_allclose(q, want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{"norm": "none"}, {"dtype": "bfloat16"}, {"grid": (9, 9)}])
+def test_what_the_kernels_cannot_do_is_done_without_them(on_a_gpu, options):
+    q_values("fused", **options)
+    assert not on_a_gpu
+
+
+def test_without_a_gpu_the_kernels_are_not_even_imported(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pqn.networks.kernels.fused", None)
+    np.testing.assert_array_equal(q_values("fused")[1], q_values("matmul")[1])
