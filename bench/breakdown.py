@@ -25,7 +25,7 @@ from pqn.types import Array
 def breakdown(name: str, seeds: int, updates: int = 20, jobs: int = 4) -> dict[str, float]:
     """Times the parts of `updates` updates of a preset, compiling `jobs` of them at once."""
     program = program_of(name, seeds)
-    config, env, learner, hyper = program.config, program.env, program.learner, program.hyper
+    config, env, learner, hyper = program.config, program.env, program.algorithm, program.hyper
     steps, gradient_steps = config.learner.rollout_steps, config.learner.epochs * config.learner.minibatches
     state = jax.jit(jax.vmap(program.init_one))(program.seeds)
 

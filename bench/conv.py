@@ -22,14 +22,14 @@ from pqn.envs import registry
 from pqn.networks import QNetwork
 from pqn.presets import preset
 from pqn.programs import rollout
-from pqn.programs.compiled import Program
+from pqn.programs.compiled import CompiledProgram
 from pqn.types import Inputs
 
 
 def learn_seconds(conv: str, updates: int) -> float:
     config = preset("minatar-breakout", {"network.conv": conv, "eval.count": 0})
-    program = Program(config, lambda n: registry.make(config.env.name, n))
-    env, learner, hyper = program.env, program.learner, program.hyper
+    program = CompiledProgram(config, lambda n: registry.make(config.env.name, n))
+    env, learner, hyper = program.env, program.algorithm, program.hyper
     state = jax.tree.map(lambda x: x[0], jax.jit(jax.vmap(program.init_one))(program.seeds))
     _, data, _ = jax.jit(lambda s: rollout.collect(env, learner, s.learner, s.stream, s.key, hyper))(state)
 

@@ -32,10 +32,10 @@ from pqn.config import Config
 from pqn.device import enable_compilation_cache, simulator_groups
 from pqn.envs import registry
 from pqn.presets import preset
-from pqn.programs.compiled import RunState
+from pqn.programs.base import RunState
 from pqn.programs.simulators.cores import apart
 from pqn.programs.simulators.pool import Pool
-from pqn.programs.simulators.program import HostProgram
+from pqn.programs.simulators.program import SimulatorProgram
 from pqn.runs.provenance import describe_device
 from pqn.types import EnvSpec, TimeStep
 
@@ -142,7 +142,7 @@ def grouped(pool: Pool, steps: int) -> Spent:
         return clock.read()
 
 
-def collecting(program: HostProgram, state: RunState, rollouts: int) -> tuple[Spent, RunState]:
+def collecting(program: SimulatorProgram, state: RunState, rollouts: int) -> tuple[Spent, RunState]:
     with apart(program.pool.cores):
         clock = Clock()
         for _ in range(rollouts):
@@ -151,7 +151,7 @@ def collecting(program: HostProgram, state: RunState, rollouts: int) -> tuple[Sp
         return clock.read(), state
 
 
-def per_step(program: HostProgram, state: RunState, rollouts: int = 3) -> dict[str, float]:
+def per_step(program: SimulatorProgram, state: RunState, rollouts: int = 3) -> dict[str, float]:
     """Milliseconds from one step of a group to its next, and which of them in two calls."""
     spent = {"acting": 0.0, "receiving": 0.0}
 
@@ -176,7 +176,7 @@ def per_step(program: HostProgram, state: RunState, rollouts: int = 3) -> dict[s
     return {name: round(1e3 * seconds, 3) for name, seconds in means.items()}
 
 
-def training(program: HostProgram, state: RunState, updates: int) -> tuple[Spent, RunState]:
+def training(program: SimulatorProgram, state: RunState, updates: int) -> tuple[Spent, RunState]:
     clock = Clock()
     state, _ = program.chunk(state, updates)
     jax.block_until_ready(state.learner)
@@ -222,7 +222,7 @@ def main() -> None:
     for groups in given.groups or [simulator_groups(getattr(pool, "concurrent", False))]:
         # One after the other, each with emulators that both programs share: making them takes longer than measuring.
         programs = {
-            name: HostProgram(config.replace({"learner.overlap": overlap}), make_env, pool.spec, groups)
+            name: SimulatorProgram(config.replace({"learner.overlap": overlap}), make_env, pool.spec, groups)
             for name, overlap in (("training", False), ("overlapped", True))
         }
         programs["overlapped"].pool = programs["training"].pool

@@ -129,7 +129,7 @@ def planned_bytes(compiled: Any) -> int:
 def measure(name: str, options: dict[str, Any], update: bool, seeds: int = 1) -> dict[str, Any]:
     """Compiles and counts the gradient steps of one update, or the whole of it, with all its seeds."""
     program = program_of(name, seeds)
-    learner, hyper = program.learner, program.hyper
+    learner, hyper = program.algorithm, program.hyper
     row: dict[str, Any] = {"preset": name, "options": options}
     options = (compiler_options(program.env) or {}) | options
     if update:
@@ -142,9 +142,8 @@ def measure(name: str, options: dict[str, Any], update: bool, seeds: int = 1) ->
         return row | counts | {"planned_gb": round(planned_bytes(compiled) / 1e9, 3)}
     state = jax.eval_shape(program.init_one, program.seeds[0])
     data = jax.eval_shape(lambda s: rollout.collect(program.env, learner, s.learner, s.stream, s.key, hyper)[1], state)
-    work = jax.eval_shape(lambda s, data: learner.prepare(s.learner, data, s.key, hyper), state, data)
-    packed = jax.eval_shape(learner.pack, state.learner)
-    given = jax.eval_shape(lambda *args: args, packed, state.learner.params, work, hyper)
+    progress, work = jax.eval_shape(lambda s, data: learner.prepare(s.learner, data, s.key, hyper), state, data)
+    given = jax.eval_shape(lambda *args: args, progress, work, hyper)
     compiled, seconds = compile_for_gpu(learner.descend, given, options)
     body, trips = largest_loop(compiled.as_text())
     steps = len(work.orders) / trips

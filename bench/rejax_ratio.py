@@ -50,9 +50,9 @@ OURS = f"""
 import time, jax
 from pqn.envs import registry
 from pqn.presets import preset
-from pqn.programs.compiled import Program
+from pqn.programs.compiled import CompiledProgram
 config = preset("cartpole-paper", {{"eval.count": 0}})
-program = Program(config, lambda n: registry.make(config.env.name, n))
+program = CompiledProgram(config, lambda n: registry.make(config.env.name, n))
 program.compile()
 count = {STEPS} // config.steps_per_update
 best = float("inf")

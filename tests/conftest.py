@@ -17,7 +17,8 @@ from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs import registry
 from pqn.envs.contract import Outcome
-from pqn.programs.compiled import Program, RunState
+from pqn.programs.base import RunState
+from pqn.programs.compiled import CompiledProgram
 from pqn.types import EnvSpec, Inputs
 
 settings.register_profile("pqn", deadline=None, derandomize=True, max_examples=50)
@@ -43,17 +44,17 @@ def tiny(options: dict[str, Any] | None = None, **top: Any) -> Config:
     return Config().replace(TINY | {"total_steps": 640} | (options or {}), **top).validate()
 
 
-def build(config: Config) -> Program:
-    return Program(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
+def build(config: Config) -> CompiledProgram:
+    return CompiledProgram(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs))
 
 
-def run_updates(program: Program, updates: int, state: RunState | None = None) -> RunState:
+def run_updates(program: CompiledProgram, updates: int, state: RunState | None = None) -> RunState:
     """`updates` updates without a host loop."""
     state = jax.jit(jax.vmap(program.init_one))(program.seeds) if state is None else state
     return jax.jit(program._chunk)(state, program.hyper, jnp.int32(updates))[0]
 
 
-def tabular(env: str, updates: int, options: dict[str, Any] | None = None) -> tuple[Program, np.ndarray]:
+def tabular(env: str, updates: int, options: dict[str, Any] | None = None) -> tuple[CompiledProgram, np.ndarray]:
     """Trains a linear network on one-hot observations (an exact table) and returns its Q for every observation."""
     base = {
         "env.name": f"probe:{env}",
@@ -73,7 +74,7 @@ def tabular(env: str, updates: int, options: dict[str, Any] | None = None) -> tu
     state = run_updates(program, program.config.updates)
     learner = jax.tree.map(lambda x: x[0], state.learner)
     obs = jnp.asarray(program.env.env.observations)[:, None]  # [S, M = 1, ...]
-    _, q = program.learner.q_values(learner, (), Inputs(obs, jnp.zeros(obs.shape[:2], bool)))
+    _, q = program.algorithm.actor.scores(learner, (), Inputs(obs, jnp.zeros(obs.shape[:2], bool)))
     return program, np.asarray(q[:, 0])
 
 

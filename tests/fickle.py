@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pqn.algorithms.pqn import Learner, LearnerState
+from pqn.algorithms.acting import QActor
+from pqn.algorithms.base import LearnerState
 from pqn.envs.contract import Outcome
 from pqn.types import EnvSpec, Inputs
 
@@ -53,13 +54,13 @@ class FirstEpisodes(NamedTuple):
     info: dict[str, np.ndarray]
 
 
-def play(env: Any, learner: Learner, state: LearnerState, key: Any, steps: int) -> FirstEpisodes:
+def play(env: Any, actor: QActor, state: LearnerState, key: Any, steps: int) -> FirstEpisodes:
     """`steps` greedy steps of a vector environment, reset with `key`."""
     variables = {"params": state.params, "batch_stats": state.stats}
-    think = jax.jit(lambda carry, inputs: learner.network.apply(variables, carry, inputs))
+    think = jax.jit(lambda carry, inputs: actor.network.apply(variables, carry, inputs))
     step = jax.jit(env.step)
     envs, now = jax.jit(env.reset)(key)
-    carry = learner.network.initial_carry(env.num_envs, env.spec.num_agents)
+    carry = actor.network.initial_carry(env.num_envs, env.spec.num_agents)
     ret, length, finished = (np.zeros(env.num_envs) for _ in range(3))
     info = {name: np.zeros(env.num_envs) for name in now.info}
     for _ in range(steps):

@@ -28,7 +28,7 @@ def independent(env: SingleEnv) -> tuple[Any, Any]:
 
 
 class JaxTwin:
-    """N such environments as a `JaxEnv`, seeded from the same key as a `HostProgram` seeds its pool."""
+    """N such environments as a `JaxEnv`, seeded from the same key as a `SimulatorProgram` seeds its pool."""
 
     def __init__(self, env: SingleEnv, num_envs: int):
         self.spec, self.num_envs = env.spec, num_envs

@@ -267,11 +267,11 @@ def test_batch_statistics_survive_a_checkpoint(tmp_path):
     config = tiny({"network.norm": "batch", "network.norm_input": "batch"})
     result = pqn.train(config, out=tmp_path / "run", progress=QUIET)
     program = build(config)
-    state, _ = checkpoint.restore_latest(result.run / "checkpoints", program.state_shape)
+    state, _ = checkpoint.restore_latest(result.run / "checkpoints", program.saved_shape())
     learner = jax.tree.map(lambda x: x[0], state.learner)
     obs = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
     from pqn.types import Inputs
 
-    _, q = program.learner.q_values(learner, (), Inputs(jnp.asarray(obs)[:, None], jnp.zeros((5, 1), bool)))
+    _, q = program.algorithm.actor.scores(learner, (), Inputs(jnp.asarray(obs)[:, None], jnp.zeros((5, 1), bool)))
     np.testing.assert_allclose(pqn.load(result.run).q_values(obs), q[:, 0], rtol=1e-5)
     assert any(np.any(x != 0) for x in jax.tree.leaves(learner.stats))

@@ -28,6 +28,9 @@ Positive = Annotated[float, Within(above=0.0)]
 NotNegative = Annotated[float, Within(0.0)]
 
 
+ALGORITHMS: dict[str, str] = {"pqn": "pqn.algorithms.pqn:PQN"}  # name -> module:class
+
+
 @dataclasses.dataclass(frozen=True)
 class EnvConfig(Options, prefix="env."):
     """Which environment, and how many copies of it."""
@@ -184,6 +187,8 @@ class Config(Options):
 
     preset: str = "custom"
     """Name of the preset this configuration started from."""
+    algorithm: str = "pqn"
+    """Which algorithm learns."""
     total_steps: Annotated[int, Within(1, 10**15)] = 500_000
     """Environment steps per seed."""
     seed: Seed = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
 
 import jax.numpy as jnp
 
@@ -49,7 +49,9 @@ def epsilon_greedy(uniform: Array, q: Array, avail: Array | None, epsilon: Array
     return jnp.where(uniform < epsilon, explore, greedy)
 
 
-def linear(start: Any, finish: Any, duration: Any, now: Any, xp: Any = jnp) -> Any:
+def linear(
+    start: Array | float, finish: Array | float, duration: Array | float, now: Array | float, xp: ModuleType = jnp
+) -> Array:
     """Linear from `start` at 0 to `finish` at `duration`, constant afterwards; a duration of 0 is `finish` at once.
 
     `xp` is the library that computes it: jax.numpy in compiled programs, numpy for the record of a run.

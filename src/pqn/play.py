@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pqn.algorithms.pqn import Learner, LearnerState
+from pqn.algorithms.base import Actor
 from pqn.config import Seed, Share
 from pqn.device import enable_compilation_cache, require_device
 from pqn.envs.check import check_quickly, is_ours
@@ -22,7 +22,7 @@ from pqn.fields import brief, checked
 from pqn.programs.evaluation import evaluate, mean, means, step_limit
 from pqn.programs.simulators.greedy import Player
 from pqn.runs.opened import open_run
-from pqn.types import Array, EnvSpec, PyTree
+from pqn.types import Array, EnvSpec, Policy, PyTree
 
 
 class Agent:
@@ -34,14 +34,14 @@ class Agent:
       step: environment steps it was trained for.
     """
 
-    def __init__(self, learner: Learner, state: LearnerState, step: int):
-        self.config, self.spec, self.step = learner.config, learner.spec, step
-        self._learner, self._state = learner, state
+    def __init__(self, actor: Actor, policy: Policy, step: int):
+        self.config, self.spec, self.step = actor.config, actor.spec, step
+        self._actor, self._policy = actor, policy
         self._carry: PyTree = None
         self._batch: int | None = None  # of the memory; None right after a reset
         self._last_action: Array = jnp.zeros(())
         self._calls = 0
-        self._q = jax.jit(learner.q_values)
+        self._scores = jax.jit(actor.scores)
 
     def reset(self) -> None:
         """Forgets the memory of a recurrent network, as at the start of an episode."""
@@ -101,11 +101,11 @@ class Agent:
         last_reward = _shaped("reward", reward, np.float32, (batch,))
         fresh = self._batch != batch
         if fresh:
-            self._carry, self._batch = self._learner.network.initial_carry(batch, agents), batch
+            self._carry, self._batch = self._actor.initial_carry(batch, agents), batch
             self._last_action = jnp.zeros((batch, agents), jnp.int32)
         start = jnp.full((batch, 1), fresh) if first is None else _shaped("first", first, bool, (batch, 1))
-        inputs = self._learner.inputs(obs, jnp.broadcast_to(start, (batch, agents)), self._last_action, last_reward)
-        self._carry, q = self._q(self._state, self._carry, inputs)
+        inputs = self._actor.inputs(obs, jnp.broadcast_to(start, (batch, agents)), self._last_action, last_reward)
+        self._carry, q = self._scores(self._policy, self._carry, inputs)
         return q
 
     def _unbatch(self, x: Array, single: bool) -> Array:
@@ -175,8 +175,8 @@ def load(run: str | os.PathLike[str], seed: int | None = None, *, env: Any = Non
         made = source(1)
         getattr(made, "close", lambda: None)()
         opened.compare(trained, source, made.spec, exact=False)
-    learner, states = trained.learner()
-    return Agent(learner, jax.tree.map(lambda x: x[index], states), trained.step)
+    actor, policies = trained.actor()
+    return Agent(actor, jax.tree.map(lambda x: x[index], policies), trained.step)
 
 
 def histogram(returns: np.ndarray, most: int = 32) -> dict[str, int] | None:
@@ -228,7 +228,7 @@ def evaluate_run(
     opened = open_run(run, warn)
     make_env: Any = opened.source(env, "eval")
     trained = opened.newest()
-    config, step, (learner, stacked) = trained.config, trained.step, trained.learner()
+    config, step, (actor, policies) = trained.config, trained.step, trained.actor()
     env = make_env(episodes)
     opened.compare(trained, make_env, env.spec, exact=False)
     if not is_ours(env):
@@ -237,10 +237,10 @@ def evaluate_run(
     keys = jax.random.split(jax.random.key(seed), config.seeds)
     if isinstance(env, HostEnv):
         env.close()
-        result: Any = Player(learner, config.seeds, epsilon).play(make_env, stacked, keys, episodes, limit)
+        result: Any = Player(actor, config.seeds, epsilon).play(make_env, policies, keys, episodes, limit)
     else:
-        play = jax.jit(jax.vmap(lambda state, key: evaluate(env, learner, state, key, epsilon, limit)))
-        result = jax.device_get(play(stacked, keys))
+        play = jax.jit(jax.vmap(lambda policy, key: evaluate(env, actor, policy, key, epsilon, limit)))
+        result = jax.device_get(play(policies, keys))
     returns = result.check(config.env.name, config.seed).ret
     known = returns[~np.isnan(returns)]
     return {

@@ -18,13 +18,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pqn.algorithms.pqn import schedules
+from pqn.algorithms.base import schedules
 from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs.source import given
 from pqn.errors import CheckpointError, EnvFailed, Interrupted, RunError, explained
 from pqn.programs import evaluation, health
-from pqn.programs.compiled import RunState, make_program
+from pqn.programs.base import Program, RunState
+from pqn.programs.make import make_program
 from pqn.programs.totals import first_fault
 from pqn.progress import Progress
 from pqn.runs import checkpoint, files, provenance
@@ -78,7 +79,7 @@ def train(
     )
     program = make_program(config, source)  # before the directory exists: a bad option leaves no litter
     with runs.RunDir.create(out, preset=config.preset) as run, contextlib.closing(program):
-        about = _About(uuid.uuid4().hex, identify(source, program.learner.spec))
+        about = _About(uuid.uuid4().hex, identify(source, program.algorithm.spec))
         machine = provenance.describe_environment() | {"device": provenance.describe_device()}
         # First: a configuration makes a run of the directory, and a run must have its id.
         run.write_json(runs.ENVIRONMENT, machine | about.to_dict())
@@ -113,11 +114,11 @@ def resume(run: str | os.PathLike[str], *, env: Any = None, progress: Progress |
         program = make_program(config, source)
         stack.enter_context(contextlib.closing(program))
         if trained is None:
-            identity = identify(source, program.learner.spec)
+            identity = identify(source, program.algorithm.spec)
         else:
-            identity = opened.compare(trained, source, program.learner.spec)
+            identity = opened.compare(trained, source, program.algorithm.spec)
             _say_changes(opened, trained, progress)
-        state = None if trained is None else checkpoint.place(trained.contents, program.state_shape)
+        state = None if trained is None else checkpoint.place(trained.contents, program.saved_shape())
         loop = _Loop(program, directory, progress, _About(opened.id, identity))
         loop.restore(trained)
         if loop.update >= config.updates:
@@ -164,7 +165,7 @@ def _say_changes(opened: OpenedRun, trained: Trained, progress: Progress) -> Non
 class _Loop:
     """One process's work on one run."""
 
-    def __init__(self, program: Any, run: runs.RunDir, progress: Progress, about: _About):
+    def __init__(self, program: Program, run: runs.RunDir, progress: Progress, about: _About):
         self.program, self.config, self.run, self.progress = program, program.config, run, progress
         self.about = about
         self.metrics = MetricsWriter(run.metrics)
@@ -247,7 +248,7 @@ class _Loop:
             index, update, what = fault
             path = checkpoint.latest(self.run.checkpoints)
             kept = f"the last good checkpoint is {path}" if path else "no checkpoint had been written yet"
-            raise health.error(what, self.config.seed + index, update, self.program.learner.spec, kept)
+            raise health.error(what, self.config.seed + index, update, self.program.algorithm.spec, kept)
         self.progress.update(self.progress_fields())
 
     def rescue(self, failure: EnvFailed, state: RunState, seconds: float = 0.0) -> EnvFailed:
@@ -310,7 +311,7 @@ class _Loop:
             "update": self.update,
             "step": self.steps,
             "config": self.config.to_dict(),
-            "spec": spec_to_dict(self.program.learner.spec),
+            "spec": spec_to_dict(self.program.algorithm.spec),
             "seconds": {"wall": self.wall(), "train": self.earlier["train"] + self.train_seconds},
             "eval_returns": self.last_eval,
             "pending": self.pending.to_dict(),
@@ -359,7 +360,7 @@ class _Loop:
         if self.last_eval is None:
             return None
         per_seed = np.isnan(self.last_eval).sum(axis=1)
-        limit = evaluation.step_limit(self.config, self.program.learner.spec)
+        limit = evaluation.step_limit(self.config, self.program.algorithm.spec)
         counts = {"episodes": self.last_eval.size, "total": int(per_seed.sum()), "per_seed": per_seed}
         return counts | {"max_steps": limit}
 

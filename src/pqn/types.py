@@ -79,8 +79,37 @@ class Inputs(NamedTuple):
     last_reward: Array | None = None  # float32, reward received with `obs`; ignored where `first`
 
 
+class Seen(NamedTuple):
+    """What the agents know when they act."""
+
+    inputs: Inputs  # [N, M, ...]
+    avail: Array | None = None  # [N, M, A]
+    world: Array | None = None  # [N, W] global state, where a mixer reads it
+
+
+class Draw(NamedTuple):
+    """The randomness of one step of acting. It is drawn outside, so that a whole rollout needs one call."""
+
+    uniform: Array  # [N, M] from [0, 1)
+    epsilon: Array | float  # how much to explore; 0 is greedy
+
+
+class Note(NamedTuple):
+    """What an algorithm notes when it acts, because learning will need it."""
+
+    value: Array  # [N] V(s_t), joint over agents; [N, M] where agents learn independently
+    extra: PyTree = ()  # whatever else one algorithm wants
+
+
+class Policy(NamedTuple):
+    """The arrays that acting needs: no optimiser, no counters."""
+
+    params: PyTree
+    stats: PyTree  # running statistics of batch norms; {} without any
+
+
 class Rollout(NamedTuple):
-    """T steps of N environments under the current policy: all that PQN ever remembers."""
+    """T steps of N environments under the current policy: all the data that PQN keeps."""
 
     inputs: Inputs  # [T, N, M, ...]
     avail: Array | None  # [T, N, M, A]
@@ -94,6 +123,7 @@ class Rollout(NamedTuple):
     carry: PyTree  # [T/L, N, ...] recurrent state W steps before each segment; () for feed-forward networks
     window: Inputs  # [W, N, M, ...] the W (burn-in) steps before the rollout
     valid: Array | None = None  # [T, N] bool, see `TimeStep.valid`
+    extra: PyTree = ()  # [T, N, ...] see `Note.extra`
 
 
 class EpisodeStats(NamedTuple):

@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 from conftest import build, run_updates, tiny
 
-from pqn.algorithms import pqn as learner
-from pqn.algorithms.pqn import Hyper, Learner, Segments, cut, pack, pick, unpack
+from pqn.algorithms import packing
+from pqn.algorithms.base import Hyper
+from pqn.algorithms.packing import pack
+from pqn.algorithms.pqn import PQN
+from pqn.algorithms.segments import Segments, pick, segmented
 from pqn.programs import rollout
 from pqn.types import EnvSpec, Inputs, Rollout
 
@@ -26,7 +29,7 @@ def fake_rollout(steps=6, envs=3):
 
 def test_cut_keeps_time_within_segments():
     data, number = fake_rollout()
-    segments = cut(data, number * 1.0, number * 1.0, 2)
+    segments = segmented(data, number * 1.0, number * 1.0, 2)
     action = segments.action[..., 0]  # [L = 2, S = 9]
     assert action.shape == (2, 9)
     np.testing.assert_array_equal(action[1] - action[0], 100)  # consecutive steps of one environment
@@ -36,7 +39,7 @@ def test_cut_keeps_time_within_segments():
 
 def test_pick_takes_the_same_segments_of_every_field():
     data, number = fake_rollout()
-    segments = pick(cut(data, number * 1.0, number * 1.0, 2), jnp.array([4, 0]))
+    segments = pick(segmented(data, number * 1.0, number * 1.0, 2), jnp.array([4, 0]))
     assert isinstance(segments, Segments)
     np.testing.assert_array_equal(segments.inputs.obs[:, :, 0, 0], segments.action[..., 0])
     np.testing.assert_array_equal(segments.target, segments.action[..., 0])
@@ -88,21 +91,21 @@ def test_gradients_are_clipped():
 
 
 def test_packed_parameters_are_a_vector_and_the_large_ones(monkeypatch):
-    monkeypatch.setattr(learner, "LARGE", 8)
+    monkeypatch.setattr(packing, "LARGE", 8)
     params = {
         "a": jnp.arange(3.0),
         "b": {"c": jnp.arange(10.0).reshape(2, 5), "d": jnp.ones((1, 7))},
         "e": jnp.zeros(()),
     }
     packed = pack(params)
-    assert [part.shape for part in packed] == [(11,), (2, 5)]
-    jax.tree.map(np.testing.assert_array_equal, unpack(packed, params), params)
+    assert [part.shape for part in packed.arrays] == [(11,), (2, 5)]
+    jax.tree.map(np.testing.assert_array_equal, packed.unpack(), params)
 
 
 @pytest.mark.parametrize("clipped", [1e9, 1e-3])
 def test_learning_does_not_depend_on_what_is_large(clipped, monkeypatch):
     def learned(large):
-        monkeypatch.setattr(learner, "LARGE", large)
+        monkeypatch.setattr(packing, "LARGE", large)
         state = run_updates(build(tiny({"learner.max_grad_norm": clipped})), 3)
         return state.learner
 
@@ -116,7 +119,7 @@ def test_observations_keep_their_dtype_and_next_obs_is_not_stored():
     one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), program.state_shape)
 
     def collect(state):
-        return rollout.collect(program.env, program.learner, state.learner, state.stream, state.key, program.hyper)
+        return rollout.collect(program.env, program.algorithm, state.learner, state.stream, state.key, program.hyper)
 
     _, data, _ = jax.eval_shape(collect, one)
     assert data.inputs.obs.dtype == bool and data.inputs.obs.shape == (8, 8, 1, 10, 10, 4)
@@ -128,7 +131,7 @@ def test_an_agent_without_a_legal_action_contributes_nothing():
     """Neither to the prediction nor to the value: what such an agent sees cannot change the loss."""
     config = tiny()
     spec = EnvSpec("two", (3,), np.dtype("float32"), num_actions=2, num_agents=2, masked=True)
-    learner = Learner(config, spec)
+    learner = PQN(config, spec)
     state = learner.init(jax.random.key(0))
     obs = jax.random.normal(jax.random.key(1), (1, 4, 2, 3))
     avail = jnp.ones((1, 4, 2, 2), bool).at[:, :, 1].set(False)
@@ -152,4 +155,4 @@ def test_an_agent_without_a_legal_action_contributes_nothing():
     assert loss(obs, avail) == loss(other, avail)
     assert loss(obs, jnp.ones_like(avail)) != loss(other, jnp.ones_like(avail))
     q = jax.random.normal(jax.random.key(2), (4, 2, 2))
-    np.testing.assert_allclose(learner.value(state.params, q, avail[0], None), q[:, 0].max(-1), rtol=1e-6)
+    np.testing.assert_allclose(learner.actor.joint_value(state.params, q, avail[0], None), q[:, 0].max(-1), rtol=1e-6)

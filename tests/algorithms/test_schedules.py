@@ -9,7 +9,7 @@ import pytest
 from conftest import build, run_updates, tiny
 
 import pqn
-from pqn.algorithms.pqn import Hyper, LearnerState, schedules
+from pqn.algorithms.base import Hyper, LearnerState, schedules
 from pqn.config import MOST, Config
 from pqn.errors import ConfigError
 from pqn.networks.norms import BatchRenorm
@@ -25,7 +25,7 @@ def test_part_of_a_long_run_is_its_beginning_to_the_bit(tmp_path):
     part = run_updates(build(config), config.updates)
     jax.tree.map(np.testing.assert_array_equal, whole.learner, part.learner)
     squeezed = run_updates(build(tiny(total_steps=640)), 10)
-    assert not np.array_equal(squeezed.learner.opt.mu[0], part.learner.opt.mu[0])
+    assert not np.array_equal(squeezed.learner.opt.mu.arrays[0], part.learner.opt.mu.arrays[0])
 
     run = pqn.train(config, out=tmp_path / "part", progress=Progress(quiet=True)).run
     row = [row for row in read_metrics(run / "metrics.jsonl") if row["kind"] == "train"][-1]
@@ -91,7 +91,7 @@ def step_numbers(learner):
 
     def prepare(state):
         _, data, _ = rollout.collect(program.env, learner, state, stream, jax.random.key(0), program.hyper)
-        return learner.prepare(state, data, jax.random.key(1), program.hyper).steps
+        return learner.prepare(state, data, jax.random.key(1), program.hyper)[1].steps
 
     return jax.jit(prepare)
 

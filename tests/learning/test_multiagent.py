@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import pqn
-from pqn.algorithms.pqn import Hyper, Learner, Segments
+from pqn.algorithms.base import Hyper
+from pqn.algorithms.pqn import PQN
+from pqn.algorithms.segments import Segments
 from pqn.config import Config
 from pqn.envs.contract import Autoreset
 from pqn.envs.probe import TeamMatch, TwoStepGame
@@ -23,7 +25,7 @@ from pqn.networks.mixers import QMIX
 from pqn.presets import PRESETS
 from pqn.presets.multiagent import OVERCOOKED_LAYOUTS, SMAX_MAPS
 from pqn.programs import rollout
-from pqn.programs.compiled import Program
+from pqn.programs.compiled import CompiledProgram
 from pqn.programs.evaluation import evaluate
 from pqn.types import EnvSpec, Inputs
 
@@ -33,7 +35,7 @@ MIXERS = ["vdn", "qmix", "independent"]
 
 
 def learner_of(mixer, spec=SPEC, **options):
-    learner = Learner(Config().replace({"learner.mixer": mixer, "network.hidden": (8,)} | options).validate(), spec)
+    learner = PQN(Config().replace({"learner.mixer": mixer, "network.hidden": (8,)} | options).validate(), spec)
     return learner, learner.init(jax.random.key(0))
 
 
@@ -45,7 +47,7 @@ def test_vdn_is_the_sum_and_independent_mixes_nothing():
     for mixer, expected in [("vdn", q.sum(-1)), ("independent", q)]:
         learner, state = learner_of(mixer)
         assert "mixer" not in state.params
-        np.testing.assert_allclose(learner.mix(state.params, q, None), expected, rtol=1e-6)
+        np.testing.assert_allclose(learner.actor.mix(state.params, q, None), expected, rtol=1e-6)
 
 
 floats = st.floats(-10, 10, width=32)
@@ -70,7 +72,7 @@ def test_qmix_never_falls_when_an_agents_value_rises(q, world, seed, scale):
 def test_qmix_reads_the_world():
     learner, state = learner_of("qmix")
     q = jnp.ones((2, M))
-    low, high = learner.mix(state.params, q, jnp.stack([jnp.zeros(W), jnp.arange(W, dtype=jnp.float32)]))
+    low, high = learner.actor.mix(state.params, q, jnp.stack([jnp.zeros(W), jnp.arange(W, dtype=jnp.float32)]))
     assert low != high
 
 
@@ -134,7 +136,7 @@ def test_agent_ids_tell_agents_apart_that_see_the_same():
     inputs = Inputs(jnp.ones((1, 2, M, 6)), jnp.zeros((1, 2, M), bool))
     for told in (False, True):
         learner, state = learner_of("vdn", **{"network.agent_id": told})
-        _, q = learner.network.apply({"params": state.params}, (), inputs)
+        _, q = learner.actor.network.apply({"params": state.params}, (), inputs)
         same = np.allclose(q[0, 0, 0], q[0, 0, 1])
         assert same != told
         np.testing.assert_array_equal(q[0, 0], q[0, 1])  # the same agent in another environment
@@ -145,7 +147,7 @@ def test_agent_ids_are_planes_of_an_image():
     learner, state = learner_of("vdn", spec, **{"network.agent_id": True, "network.torso": "grid"})
     assert state.params["torso"]["Conv_0"]["kernel"].shape == (5, 5, 2 + 2, 32)
     inputs = Inputs(jnp.zeros((1, 1, 2, 5, 4, 2), jnp.uint8), jnp.zeros((1, 1, 2), bool))
-    _, q = learner.network.apply({"params": state.params}, (), inputs)
+    _, q = learner.actor.network.apply({"params": state.params}, (), inputs)
     assert not np.allclose(q[0, 0, 0], q[0, 0, 1])
 
 
@@ -153,11 +155,11 @@ def test_each_agents_memory_is_cleared_with_its_own_episode():
     learner, state = learner_of("vdn", **{"network.memory": "gru", "network.memory_size": 8})
     obs = jax.random.normal(jax.random.key(1), (2, 1, M, 6))
     first = jnp.zeros((2, 1, M), bool).at[1, 0, 1].set(True)
-    carry = jax.tree.map(lambda x: x + 1.0, learner.network.initial_carry(1, M))
+    carry = jax.tree.map(lambda x: x + 1.0, learner.actor.network.initial_carry(1, M))
     variables = {"params": state.params}
-    _, q = learner.network.apply(variables, carry, Inputs(obs, first))
-    _, fresh = learner.network.apply(
-        variables, learner.network.initial_carry(1, M), Inputs(obs[1:], jnp.zeros((1, 1, M), bool))
+    _, q = learner.actor.network.apply(variables, carry, Inputs(obs, first))
+    _, fresh = learner.actor.network.apply(
+        variables, learner.actor.network.initial_carry(1, M), Inputs(obs[1:], jnp.zeros((1, 1, M), bool))
     )
     same = [np.allclose(q[1, 0, agent], fresh[0, 0, agent], atol=1e-6) for agent in range(M)]
     assert same == [False, True, False]
@@ -169,14 +171,14 @@ def test_each_agents_memory_is_cleared_with_its_own_episode():
 @pytest.mark.parametrize("mixer", MIXERS)
 def test_a_truncated_episode_bootstraps_from_its_true_last_world(mixer):
     config = tiny({"learner.mixer": mixer, "learner.rollout_steps": 4, "env.num_envs": 2, "learner.minibatches": 2})
-    program = Program(config, lambda n: Autoreset(Clock(), n))
-    learner = program.learner
+    program = CompiledProgram(config, lambda n: Autoreset(Clock(), n))
+    learner = program.algorithm
     state = program.init_one(jnp.int32(3))
     _, data, _ = rollout.collect(program.env, learner, state.learner, state.stream, jax.random.key(0), program.hyper)
     inputs = Inputs(jnp.full((2, 2, 1), 3.0), jnp.zeros((2, 2), bool))
-    _, q = learner.q_values(state.learner, (), inputs)
+    _, q = learner.actor.scores(state.learner, (), inputs)
     world = jnp.full((2, 1), 30.0) if mixer == "qmix" else None
-    value = learner.value(state.learner.params, q, None, world)
+    value = learner.actor.joint_value(state.learner.params, q, None, world)
     expected = config.learner.reward_scale * 1.0 + config.learner.gamma * value
     np.testing.assert_allclose(data.reward[2], expected, rtol=1e-5)
     np.testing.assert_allclose(data.reward[1].reshape(2, -1)[:, 0], 1.0)
@@ -204,7 +206,7 @@ def play(env, mixer, updates=300, **options):
     }
     program = build(Config().replace(base | options).validate())
     learner = jax.tree.map(lambda x: x[0], run_updates(program, updates).learner)
-    return float(evaluate(program.eval_env, program.learner, learner, jax.random.key(0), 0.0, 2).ret.mean())
+    return float(evaluate(program.eval_env, program.algorithm.actor, learner, jax.random.key(0), 0.0, 2).ret.mean())
 
 
 @pytest.mark.parametrize("mixer", MIXERS)

@@ -10,7 +10,7 @@ import pytest
 from conftest import build, run_updates, tiny
 
 import pqn
-from pqn.algorithms.pqn import cut
+from pqn.algorithms.segments import segmented
 from pqn.config import NetworkConfig
 from pqn.networks.memory import GRU, LSTM
 from pqn.networks.qnetwork import QNetwork
@@ -138,11 +138,11 @@ def test_segments_start_with_the_carry_of_the_rollout():
     program = build(tiny(options | {"total_steps": 960}))
     state = jax.tree.map(lambda x: x[0], jax.jit(jax.vmap(program.init_one))(program.seeds))
     _, data, _ = jax.jit(
-        lambda s: rollout.collect(program.env, program.learner, s.learner, s.stream, s.key, program.hyper)
+        lambda s: rollout.collect(program.env, program.algorithm, s.learner, s.stream, s.key, program.hyper)
     )(state)
     variables = {"params": state.learner.params}
-    net, carry = program.learner.network, state.stream.carry
-    segments = cut(data, data.value, data.value, 4)
+    net, carry = program.algorithm.actor.network, state.stream.carry
+    segments = segmented(data, data.value, data.value, 4)
     for piece in range(3):
         here = slice(piece * 8, (piece + 1) * 8)  # segments are ordered by time, then environment
         jax.tree.map(lambda a, b, s=here: np.testing.assert_allclose(a[s], b, atol=1e-5), segments.carry, carry)
@@ -170,7 +170,9 @@ def greedy_return(config):
     state = run_updates(program, program.config.updates)
     learner = jax.tree.map(lambda x: x[0], state.learner)
     env = program.eval_env
-    return float(jax.jit(lambda s: evaluate(env, program.learner, s, jax.random.key(7), 0.0, 64).ret.mean())(learner))
+    return float(
+        jax.jit(lambda s: evaluate(env, program.algorithm.actor, s, jax.random.key(7), 0.0, 64).ret.mean())(learner)
+    )
 
 
 def test_only_memory_solves_the_hidden_cue():
@@ -210,15 +212,15 @@ def test_burn_in_gives_each_segment_the_steps_before_it():
         "total_steps": 960,
     }
     program = build(tiny(options))
-    learner, net = program.learner, program.learner.network
+    learner, net = program.algorithm, program.algorithm.actor.network
     state = jax.tree.map(lambda x: x[0], jax.jit(jax.vmap(program.init_one))(program.seeds))
     collect = jax.jit(lambda s, stream: rollout.collect(program.env, learner, s.learner, stream, s.key, program.hyper))
     stream, _, _ = collect(state, state.stream)  # the second rollout has a first one to look back at
     _, data, _ = collect(state, stream)
-    segments = cut(data, data.value, data.value, 4)
+    segments = segmented(data, data.value, data.value, 4)
     assert segments.inputs.obs.shape[:2] == (3 + 4, 3 * 8)
     _, q = net.apply({"params": state.learner.params}, segments.carry, segments.inputs)
-    plain = cut(data._replace(window=jax.tree.map(lambda x: x[:0], data.window)), data.value, data.value, 4)
+    plain = segmented(data._replace(window=jax.tree.map(lambda x: x[:0], data.window)), data.value, data.value, 4)
     np.testing.assert_allclose(q[3:, :, 0].max(-1), plain.target, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(segments.inputs.obs[3:], plain.inputs.obs)
 

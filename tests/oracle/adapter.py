@@ -15,11 +15,11 @@ from oracle import ring as rings
 from oracle.networks import Network, Params, Stats
 from oracle.pqn import Chance, Settings
 from oracle.ring import Ring
-from pqn.algorithms.pqn import schedules
+from pqn.algorithms.base import schedules
 from pqn.config import Config
 from pqn.networks.mixers import QMIX
-from pqn.programs.compiled import Program
-from pqn.programs.simulators.program import HostProgram
+from pqn.programs.compiled import CompiledProgram
+from pqn.programs.simulators.program import SimulatorProgram
 from pqn.types import EnvSpec, TimeStep
 
 # Ours -> the oracle's, in this order.
@@ -36,7 +36,7 @@ NAMES = (
     ("candidate_bias", "candidate/bias"),
 )
 # Ours has 64 hidden units in every hypernetwork, which is many for complex steps.
-SMALL_MIXER = mock.patch("pqn.algorithms.pqn.QMIX", functools.partial(QMIX, hyper_size=4))
+SMALL_MIXER = mock.patch("pqn.algorithms.acting.QMIX", functools.partial(QMIX, hyper_size=4))
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}  # to compile
 
 
@@ -189,7 +189,7 @@ def compiled(config: Config, ring: Ring, updates: int, seed: int, optimizer_step
       seed: which of the seeds, from 0.
       optimizer_steps: how many steps the optimiser is told to have taken before.
     """
-    program = Program(config, lambda n: JaxRing(ring, n))
+    program = CompiledProgram(config, lambda n: JaxRing(ring, n))
     params, stats = _invent(program.state_shape.learner)
 
     def run(seeds: Any, params: Any, stats: Any) -> Any:
@@ -207,7 +207,7 @@ def compiled(config: Config, ring: Ring, updates: int, seed: int, optimizer_step
 @SMALL_MIXER
 def simulated(config: Config, ring: Ring, updates: int, seed: int, optimizer_steps: int) -> tuple[Start, Finish]:
     """The same with the program for simulators."""
-    program = HostProgram(config, lambda n: HostRing(ring, n), spec(ring))
+    program = SimulatorProgram(config, lambda n: HostRing(ring, n), spec(ring))
     with mock.patch("pqn.programs.simulators.program.compiler_options", lambda: QUICK):
         program.compile()
     try:

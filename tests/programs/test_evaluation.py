@@ -9,7 +9,7 @@ import pytest
 from conftest import tiny
 from fickle import Fickle, play
 
-from pqn.algorithms.pqn import Learner
+from pqn.algorithms.pqn import PQN
 from pqn.envs.contract import Autoreset
 from pqn.programs.evaluation import evaluate, means
 
@@ -25,12 +25,12 @@ ENVS = 12
 def evaluated(case: str, max_steps: int):
     """What `evaluate` says, and what a plain player says."""
     single, options = CASES[case]
-    env, learner = Autoreset(single, ENVS), Learner(tiny(options), single.spec)
+    env, learner = Autoreset(single, ENVS), PQN(tiny(options), single.spec)
     state = learner.init(jax.random.key(1))
     key = jax.random.key(2)
-    found = jax.jit(lambda key: evaluate(env, learner, state, key, 0.0, max_steps))(key)
+    found = jax.jit(lambda key: evaluate(env, learner.actor, state, key, 0.0, max_steps))(key)
     reset_key, _ = jax.random.split(key)
-    return jax.device_get(found), play(env, learner, state, reset_key, max_steps)
+    return jax.device_get(found), play(env, learner.actor, state, reset_key, max_steps)
 
 
 @pytest.mark.parametrize("case", ["gru", "masked"])
@@ -69,8 +69,8 @@ def test_means_leave_out_what_is_not_there():
 
 def test_evaluation_explores_where_it_is_told_to():
     single = Fickle()
-    env, learner = Autoreset(single, 256), Learner(tiny(), single.spec)
+    env, learner = Autoreset(single, 256), PQN(tiny(), single.spec)
     state = learner.init(jax.random.key(1))
-    run = jax.jit(lambda epsilon: evaluate(env, learner, state, jax.random.key(0), epsilon, 40))
+    run = jax.jit(lambda epsilon: evaluate(env, learner.actor, state, jax.random.key(0), epsilon, 40))
     random = jax.device_get(run(jnp.float32(1.0)))
     assert random.ret.sum() / random.length.sum() == pytest.approx(1.0 + (0 + 1 + 4 + 9) / 4, rel=0.1)

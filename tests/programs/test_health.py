@@ -15,7 +15,7 @@ import pqn
 from pqn.envs.contract import Autoreset, Outcome
 from pqn.errors import Diverged, EnvError, EnvFailed
 from pqn.programs import health, rollout
-from pqn.programs.compiled import Program
+from pqn.programs.compiled import CompiledProgram
 from pqn.programs.evaluation import Evaluation
 from pqn.programs.health import Fault
 from pqn.programs.totals import NEVER, combine, first_fault
@@ -78,7 +78,7 @@ def eight_updates(program, knobs):
 
 @pytest.fixture(scope="module")
 def program():
-    program = Program(tiny({"eval.count": 0}, seed=3), maker())
+    program = CompiledProgram(tiny({"eval.count": 0}, seed=3), maker())
     program.compile()
     return program
 
@@ -111,8 +111,8 @@ def test_a_sound_environment_is_found_so(program):
 
 
 def test_a_truncation_that_the_spec_denies_is_named():
-    program = Program(tiny(), maker(truncates=False, max_episode_steps=None))
-    run = lambda s: rollout.collect(program.env, program.learner, s.learner, s.stream, s.key, program.hyper)  # noqa: E731
+    program = CompiledProgram(tiny(), maker(truncates=False, max_episode_steps=None))
+    run = lambda s: rollout.collect(program.env, program.algorithm, s.learner, s.stream, s.key, program.hyper)  # noqa: E731
     state = program.init_one(jnp.int32(0))
     stream, _, finished = jax.jit(run)(state)
     assert int(finished.fault) == Fault.NONE  # episodes of ten steps, rollouts of eight

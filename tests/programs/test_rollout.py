@@ -15,7 +15,7 @@ from pqn.types import EnvSpec, Inputs
 def collect(options):
     program = build(tiny({"env.name": "probe:counter", "learner.gamma": 0.9} | options))
     state = jax.tree.map(lambda x: x[0], jax.jit(jax.vmap(program.init_one))(program.seeds))
-    run = jax.jit(lambda s: rollout.collect(program.env, program.learner, s.learner, s.stream, s.key, program.hyper))
+    run = jax.jit(lambda s: rollout.collect(program.env, program.algorithm, s.learner, s.stream, s.key, program.hyper))
     return program, state, *run(state)
 
 
@@ -46,7 +46,7 @@ def test_truncated_steps_carry_the_value_of_their_true_successor():
     env_state, cuts = state.stream.env, 0
     for t in range(32):
         env_state, step = program.env.step(env_state, data.action[t])
-        _, q = program.learner.q_values(state.learner, (), Inputs(step.final_obs, step.first))
+        _, q = program.algorithm.actor.scores(state.learner, (), Inputs(step.final_obs, step.first))
         expected = step.reward + jnp.where(step.truncated, 0.9 * jnp.max(q[:, 0], axis=-1), 0.0)
         np.testing.assert_allclose(data.reward[t], expected, rtol=1e-4, atol=1e-4)
         cuts += int(step.truncated.sum())
@@ -64,5 +64,5 @@ def test_slots_needed(limit, steps, slots):
 def test_value_is_the_greedy_value_of_the_acting_network():
     program, state, _, data, _ = collect({})
     for t in range(data.value.shape[0]):
-        _, q = program.learner.q_values(state.learner, (), Inputs(data.inputs.obs[t], data.inputs.first[t]))
+        _, q = program.algorithm.actor.scores(state.learner, (), Inputs(data.inputs.obs[t], data.inputs.first[t]))
         np.testing.assert_allclose(data.value[t], jnp.max(q[:, 0], axis=-1), rtol=1e-5, atol=1e-6)

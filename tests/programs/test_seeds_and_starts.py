@@ -29,7 +29,7 @@ def test_first_marks_the_observations_that_start_an_episode():
     """The counter's observation is (marker, t): t = 0 is the start of an episode."""
     program = build(tiny({"env.name": "probe:counter", "learner.gamma": 0.9, "learner.rollout_steps": 32}))
     state = jax.tree.map(lambda x: x[0], jax.jit(jax.vmap(program.init_one))(program.seeds))
-    run = jax.jit(lambda s: rollout.collect(program.env, program.learner, s.learner, s.stream, s.key, program.hyper))
+    run = jax.jit(lambda s: rollout.collect(program.env, program.algorithm, s.learner, s.stream, s.key, program.hyper))
     stream, data, _ = run(state)
     for inputs in (data.inputs, stream.inputs):
         np.testing.assert_array_equal(inputs.first, inputs.obs[..., 1] == 0)
@@ -52,7 +52,7 @@ def test_evaluations_play_other_games_each_time():
 @pytest.mark.parametrize("sick", [None, "loss", "param_norm"])
 def test_totals_are_sums_over_finished_episodes(sick):
     program = build(tiny())
-    learner = program.learner.init(jax.random.key(0))._replace(updates=jnp.int32(4))
+    learner = program.algorithm.init(jax.random.key(0))._replace(updates=jnp.int32(4))
     if sick == "param_norm":
         learner = learner._replace(params=jax.tree.map(lambda x: x * jnp.nan, learner.params))
     finished = Finished(jnp.float32(2), jnp.float32(7), jnp.float32(5), {"wins": jnp.float32(1)})

@@ -13,7 +13,7 @@ from conftest import tiny
 from hostenvs import HostFromJax, JaxTwin
 
 import pqn
-from pqn.algorithms.pqn import Learner
+from pqn.algorithms.pqn import PQN
 from pqn.cli.main import main
 from pqn.envs.contract import Outcome
 from pqn.play import histogram
@@ -47,13 +47,13 @@ class LongOrShort:
 
 def played():
     """The same episodes by the compiled evaluation and by that of simulators, and which of them are long."""
-    learner = Learner(tiny(), LongOrShort.spec)
+    learner = PQN(tiny(), LongOrShort.spec)
     state, key = learner.init(jax.random.key(0)), jax.random.key(1)
     env = JaxTwin(LongOrShort(), 16)
     long = np.asarray(env.reset(jax.random.split(key)[0])[1].obs[:, 0, 0]) > 0
-    compiled = jax.jit(lambda: evaluate(env, learner, state, key, 0.0, LIMIT))()
+    compiled = jax.jit(lambda: evaluate(env, learner.actor, state, key, 0.0, LIMIT))()
     several = jax.tree.map(lambda x: x[None], state)
-    player = Player(learner, num_seeds=1, epsilon=0.0)
+    player = Player(learner.actor, num_seeds=1, epsilon=0.0)
     on_host = player.play(lambda n: HostFromJax(LongOrShort(), n), several, key[None], 16, LIMIT)
     return compiled, on_host, long
 

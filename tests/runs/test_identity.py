@@ -18,7 +18,6 @@ from conftest import tiny
 from hostenvs import HostFromJax
 
 import pqn
-from pqn.runs import checkpoint, directory as runs
 from pqn import training
 from pqn.cli.main import main
 from pqn.envs import registry
@@ -26,6 +25,8 @@ from pqn.envs.contract import Autoreset, Outcome
 from pqn.errors import CheckpointError, EnvError, PqnError, RunError
 from pqn.play import evaluate_run
 from pqn.progress import Progress
+from pqn.runs import checkpoint
+from pqn.runs import directory as runs
 from pqn.theory.monitor import measure_run
 from pqn.types import EnvSpec
 

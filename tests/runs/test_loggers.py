@@ -11,11 +11,11 @@ import pytest
 from conftest import tiny
 
 import pqn
-from pqn.runs import loggers
 from pqn.cli.main import main
 from pqn.errors import ConfigError
-from pqn.runs.loggers import scalars
 from pqn.progress import Progress
+from pqn.runs import loggers
+from pqn.runs.loggers import scalars
 
 
 def test_scalars_average_over_seeds_and_weigh_episodes_equally():

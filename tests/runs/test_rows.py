@@ -12,8 +12,8 @@ from conftest import tiny
 
 import pqn
 from pqn.errors import Interrupted
-from pqn.runs.metrics import read_metrics
 from pqn.progress import Progress
+from pqn.runs.metrics import read_metrics
 
 QUIET = Progress(quiet=True)
 

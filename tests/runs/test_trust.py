@@ -25,12 +25,12 @@ import pytest
 from conftest import build, tiny
 
 import pqn
-from pqn.runs import checkpoint
 from pqn import training
 from pqn.cli import plot
 from pqn.cli.main import main
 from pqn.errors import PqnError
 from pqn.progress import Progress
+from pqn.runs import checkpoint
 
 SECONDS = 20  # a spoiled run that takes longer hangs; a tenth of a second is usual
 NEWEST, OLDER = "step-000000000010", "step-000000000008"
@@ -61,7 +61,7 @@ class WouldTrain(Exception):
 def program() -> Any:
     """The real program of the run, which never compiles."""
     made = build(tiny(seeds=2))
-    made.state_shape  # noqa: B018  computed once for all cases
+    made.saved_shape()
     made.compile = lambda: (_ for _ in ()).throw(WouldTrain())
     return made
 

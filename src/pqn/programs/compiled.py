@@ -6,75 +6,28 @@ the same executable, where a run is cut (by logging, by a checkpoint, by Ctrl-C)
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pqn.algorithms.pqn import Hyper, Learner, LearnerState
+from pqn.algorithms import make_algorithm
+from pqn.algorithms.base import Hyper, LearnerState
+from pqn.algorithms.packing import named
 from pqn.config import Config
-from pqn.device import compiler_options, over_seeds, planned, require_memory, simulator_groups, size
-from pqn.envs.check import check_quickly, is_ours
-from pqn.envs.check.declared import first_line, host_call
-from pqn.envs.contract import HostEnv, JaxEnv
-from pqn.errors import ConfigError, EnvError, PqnError
+from pqn.device import compiler_options, over_seeds, planned, require_memory, size
+from pqn.errors import ConfigError
 from pqn.programs import evaluation, rollout
+from pqn.programs.base import JaxFactory, RunState, Totals, restored_learner, saved_learner
 from pqn.programs.totals import HEALTH, NEVER, blank, combine, report
-from pqn.types import Array, PyTree
-
-EnvFactory = Callable[[int], Any]  # makes that many environments: a `JaxEnv` or a `HostEnv`
+from pqn.types import Array
 
 
-class RunState(NamedTuple):
-    """Everything a run needs to go on, with a leading axis of S seeds: what a checkpoint holds."""
-
-    learner: LearnerState
-    stream: PyTree  # `rollout.Stream`, or what takes its place for environments outside of JAX
-    key: Array
-
-
-def make_program(config: Config, make_env: EnvFactory) -> Any:
-    """The program for the kind of environment that `make_env` makes: a `Program`, or a `HostProgram`.
-
-    Raises:
-      EnvError: the environment cannot be made, or is the user's own and breaks a promise at once.
-    """
-    env = _make(make_env, config.env.num_envs)
-    if isinstance(env, HostEnv):
-        from pqn.programs.simulators.program import HostProgram
-
-        try:
-            _check(env)
-        except EnvError:
-            with contextlib.suppress(Exception):  # what is wrong has been found
-                env.close()
-            raise
-        host_call("close", env.close)
-        return HostProgram(config, make_env, env.spec, simulator_groups(getattr(env, "concurrent", False)))
-    _check(env)
-    return Program(config, lambda num_envs: env if num_envs == env.num_envs else _make(make_env, num_envs))
-
-
-def _make(make_env: EnvFactory, num_envs: int) -> Any:
-    try:
-        return make_env(num_envs)
-    except PqnError:
-        raise
-    except Exception as error:
-        raise EnvError(f"the environment could not be made: {type(error).__name__}: {first_line(error)}") from error
-
-
-def _check(env: JaxEnv | HostEnv) -> None:
-    if not is_ours(env):
-        check_quickly(env)
-
-
-class Program:
+class CompiledProgram:
     """Builds the pure functions of a configuration and compiles them ahead of time.
 
     Args:
@@ -82,13 +35,13 @@ class Program:
       make_env: makes the environment with a given number of copies.
     """
 
-    def __init__(self, config: Config, make_env: EnvFactory):
+    def __init__(self, config: Config, make_env: JaxFactory):
         if config.learner.overlap:
             raise ConfigError("learner.overlap is for environments outside of JAX; leave it false for this one")
         self.config = config
         self.env = make_env(config.env.num_envs)
         self.eval_env = make_env(config.eval.num_envs)
-        self.learner = Learner(config, self.env.spec)
+        self.algorithm = make_algorithm(config, self.env.spec)
         self.hyper = Hyper.of(config)
         self.seeds = jnp.arange(config.seed, config.seed + config.seeds)
         self.state_shape = jax.eval_shape(jax.vmap(self.init_one), self.seeds)
@@ -102,22 +55,23 @@ class Program:
 
     def init_one(self, seed: Array) -> RunState:
         key, net_key, env_key = jax.random.split(jax.random.key(seed), 3)
-        return RunState(self.learner.init(net_key), rollout.start(self.env, self.learner, env_key), key)
+        return RunState(self.algorithm.init(net_key), rollout.start(self.env, self.algorithm.actor, env_key), key)
 
     def update_one(self, state: RunState, hyper: Hyper) -> tuple[RunState, dict[str, Array]]:
         """One iteration of Algorithm 1: collect a rollout, learn from it, forget it."""
         key, collect_key, learn_key = jax.random.split(state.key, 3)
         stream, data, finished = rollout.collect(
-            self.env, self.learner, state.learner, state.stream, collect_key, hyper
+            self.env, self.algorithm, state.learner, state.stream, collect_key, hyper
         )
-        learner, metrics = self.learner.update(state.learner, data, learn_key, hyper)
+        learner, metrics = self.algorithm.update(state.learner, data, learn_key, hyper)
         return RunState(learner, stream, key), report(learner, metrics, finished)
 
     def evaluate_one(self, learner: LearnerState, seed: Array) -> evaluation.Evaluation:
         # Its own stream of keys, a function of seed and update alone: evaluating can never disturb training.
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), NEVER), learner.updates)
         limit = evaluation.step_limit(self.config, self.eval_env.spec)
-        return evaluation.evaluate(self.eval_env, self.learner, learner, key, self.config.eval.epsilon, limit)
+        policy = self.algorithm.policy(learner)
+        return evaluation.evaluate(self.eval_env, self.algorithm.actor, policy, key, self.config.eval.epsilon, limit)
 
     # --- S seeds ------------------------------------------------------------------------------------------------
 
@@ -171,13 +125,9 @@ class Program:
         self.compile_seconds = time.perf_counter() - began
 
     def init(self) -> RunState:
-        """Fresh state of all seeds."""
         return self._compiled["init"](self.seeds)
 
-    def chunk(
-        self, state: RunState, count: int, before: dict[str, Any] | None = None
-    ) -> tuple[RunState, dict[str, np.ndarray]]:
-        """`count` updates, and the totals per seed of those that `before` is of and of these (see `totals.combine`)."""
+    def chunk(self, state: RunState, count: int, before: Totals | None = None) -> tuple[RunState, Totals]:
         nothing = np.zeros(self.config.seeds, np.float32)
         sums = {name: np.float32((before or {}).get(name, nothing)) for name in self.total_names}
         state, totals = self._compiled["chunk"](state, self.hyper, np.int32(count), sums)
@@ -185,26 +135,21 @@ class Program:
         return state, dict(zip((*self.total_names, *HEALTH), (*floats, *ints), strict=True))
 
     def evaluate(self, state: RunState) -> evaluation.Evaluation:
-        """The first full episode of every evaluation environment, [S, E].
-
-        Raises:
-          EnvFailed: a return is NaN or infinite.
-        """
+        """The first full episode of every evaluation environment, [S, E]."""
         packed, info = self._compiled["evaluate"](state.learner, self.seeds)
         ret, length, finished = np.asarray(packed)
         infos: Any = {name: np.asarray(value) for name, value in info.items()}
         result = evaluation.Evaluation(ret, length, finished > 0, infos)
         return result.check(self.eval_env.spec.name, self.config.seed)
 
-    # What a run outside of JAX has to do about its simulators (see `HostProgram`), and a state of arrays does not.
+    def saved_shape(self) -> RunState:
+        return jax.eval_shape(named, self.state_shape)
 
     def snapshot(self, state: RunState) -> RunState:
-        """What a checkpoint holds, shaped like `state_shape`."""
-        return state
+        return state._replace(learner=saved_learner(state.learner))
 
     def restore(self, saved: RunState, note: Callable[[str], None]) -> RunState:
-        """The inverse of `snapshot`; `note` is told what could not be brought back."""
-        return saved
+        return saved._replace(learner=restored_learner(saved.learner, self.state_shape.learner))
 
     def close(self) -> None:
-        """Frees what the environments hold."""
+        """Environments in JAX hold nothing."""

@@ -8,13 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pqn.algorithms.pqn import Learner, LearnerState
+from pqn.algorithms.base import Actor
 from pqn.config import Config
 from pqn.envs.contract import JaxEnv
 from pqn.errors import EnvFailed
-from pqn.exploration import epsilon_greedy
 from pqn.programs import rollout
-from pqn.types import Array, EnvSpec
+from pqn.types import Array, Draw, EnvSpec, Policy, TimeStep
 
 STEPS_BETWEEN_CHECKS = 16  # asking "have all finished?" stalls an accelerator, so it is asked once in a while
 
@@ -80,24 +79,23 @@ def step_limit(config: Config, spec: EnvSpec) -> int:
 
 
 def evaluate(
-    env: JaxEnv, learner: Learner, state: LearnerState, key: Array, epsilon: Array | float, max_steps: int
+    env: JaxEnv, actor: Actor, policy: Policy, key: Array, epsilon: Array | float, max_steps: int
 ) -> Evaluation:
     """Plays one episode in each environment. Episodes that end early wait, frozen, for the longest one."""
     reset_key, explore_key = jax.random.split(key)
-    stream = rollout.start(env, learner, reset_key)
+    stream = rollout.start(env, actor, reset_key)
     blank = rollout.none_finished(env, stream)
     zeros = jnp.zeros(env.num_envs)
     result = Evaluation(zeros, zeros, jnp.zeros(env.num_envs, bool), blank.info)
 
     def step(c: tuple, t: Array) -> tuple[tuple, None]:
         stream, result = c
-        carry, q = learner.q_values(state, stream.carry, stream.inputs)
-        uniform = jax.random.uniform(jax.random.fold_in(explore_key, t), q.shape[:2])
-        action = epsilon_greedy(uniform, q, stream.avail, epsilon)
+        uniform = jax.random.uniform(jax.random.fold_in(explore_key, t), stream.inputs.first.shape)
+        carry, action, _ = actor.act(policy, stream.carry, stream.seen, Draw(uniform, epsilon))
         env_state, timestep = env.step(stream.env, action)
         result = score(result, timestep, ~result.finished & (t < max_steps))
-        inputs = rollout.observe(learner, timestep, action)
-        stream = stream._replace(env=env_state, inputs=inputs, avail=timestep.avail, carry=carry)
+        seen = rollout.observe(actor, timestep, action)
+        stream = stream._replace(env=env_state, **seen._asdict(), carry=carry)
         return (stream, result), None
 
     def unfinished(c: tuple) -> Array:
@@ -113,7 +111,7 @@ def evaluate(
     return result.known()
 
 
-def score(result: Evaluation, timestep: rollout.TimeStep, playing: Array) -> Evaluation:
+def score(result: Evaluation, timestep: TimeStep, playing: Array) -> Evaluation:
     """Adds a step to the episodes that are `playing`; of numpy or of jax arrays."""
     xp = result.ret.__array_namespace__()
     ended = playing & timestep.over

@@ -7,12 +7,23 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pqn.algorithms.pqn import Hyper, Learner, LearnerState
+from pqn.algorithms.base import Actor, Algorithm, Hyper, LearnerState
 from pqn.arrays import expand
 from pqn.envs.contract import JaxEnv
-from pqn.exploration import epsilon_greedy
 from pqn.programs.health import Fault, first, not_finite
-from pqn.types import Array, EnvSpec, EpisodeStats, Inputs, PyTree, Rollout, TimeStep
+from pqn.types import (
+    Array,
+    Draw,
+    EnvSpec,
+    EpisodeStats,
+    Inputs,
+    Note,
+    Policy,
+    PyTree,
+    Rollout,
+    Seen,
+    TimeStep,
+)
 
 
 class Stream(NamedTuple):
@@ -21,11 +32,15 @@ class Stream(NamedTuple):
     env: PyTree
     inputs: Inputs  # [N, M, ...]
     avail: Array | None
-    world: Array | None  # [N, W] global state, where the mixer reads it
+    world: Array | None  # [N, W] global state, where a mixer reads it
     carry: PyTree  # [N, M, ...] recurrent state
     episode: EpisodeStats
     window: Inputs  # [W, N, M, ...] the last W (burn-in) steps
     window_carry: PyTree  # recurrent state before them; () when W is 0, where it would be `carry` itself
+
+    @property
+    def seen(self) -> Seen:
+        return Seen(self.inputs, self.avail, self.world)
 
 
 class Finished(NamedTuple):
@@ -38,14 +53,20 @@ class Finished(NamedTuple):
     fault: Array | None = None  # int32 `health.Fault` of the environments; None: not looked at (here)
 
 
-class Cut(NamedTuple):
-    """Truncated episodes waiting for their bootstrap value: K slots for each environment, filled in order of time."""
+class TruncatedEnds(NamedTuple):
+    """The ends of truncated episodes, which wait for their values: K slots for each environment, in order of time."""
 
     used: Array  # [N] slots filled so far
     carry: PyTree  # [K, N, M, ...]
-    inputs: Inputs  # [K, N, M, ...] the true final observation
-    avail: Array | None  # [K, N, M, A]
-    world: Array | None  # [K, N, W]
+    seen: Seen  # [K, N, M, ...] the true final observation
+
+
+class Collecting(NamedTuple):
+    """What changes from step to step."""
+
+    stream: Stream
+    finished: Finished
+    ends: TruncatedEnds | None  # None: values of truncated episodes are not asked for
 
 
 class StepRecord(NamedTuple):
@@ -58,102 +79,90 @@ class StepRecord(NamedTuple):
     reward: Array  # raw
     done: Array  # terminated or truncated
     bootstrap: Array | None  # [N] truncated and to be bootstrapped
-    slot: Array | None  # [N] which slot of `Cut` holds the final observation
-    value: Array
+    slot: Array | None  # [N] which slot of `TruncatedEnds` holds the final observation
+    note: Note
     valid: Array | None = None  # [N] see `TimeStep.valid`
     unannounced: Array | None = None  # [N] truncated although the spec says that this never happens
 
 
-def start(env: JaxEnv, learner: Learner, key: Array) -> Stream:
+def start(env: JaxEnv, actor: Actor, key: Array) -> Stream:
     """Resets the environments."""
     state, timestep = env.reset(key)
     shape = (env.num_envs, env.spec.num_agents)
     episode = EpisodeStats(jnp.zeros(env.num_envs), jnp.zeros(env.num_envs))
-    inputs = observe(learner, timestep, jnp.zeros(shape, jnp.int32))
-    carry = learner.network.initial_carry(*shape)
-    burn_in = learner.config.learner.burn_in
+    seen = observe(actor, timestep, jnp.zeros(shape, jnp.int32))
+    carry = actor.initial_carry(*shape)
+    burn_in = actor.config.learner.burn_in
     # Nothing came before: the window repeats the first observation, and `first` clears the memory at each of them.
-    window = jax.tree.map(lambda x: jnp.broadcast_to(x, (burn_in, *x.shape)), inputs)
-    world = learner.world(timestep.obs, timestep.world)
-    return Stream(state, inputs, timestep.avail, world, carry, episode, window, carry if burn_in else ())
+    window = jax.tree.map(lambda x: jnp.broadcast_to(x, (burn_in, *x.shape)), seen.inputs)
+    return Stream(state, *seen, carry, episode, window, carry if burn_in else ())
 
 
-def observe(learner: Learner, timestep: TimeStep, action: Array) -> Inputs:
-    """What the network reads of a time step that `action` led to."""
-    return learner.inputs(timestep.obs, timestep.first, action, timestep.reward)
+def observe(actor: Actor, timestep: TimeStep, action: Array) -> Seen:
+    """What the agents see of a time step that `action` led to."""
+    inputs = actor.inputs(timestep.obs, timestep.first, action, timestep.reward)
+    return Seen(inputs, timestep.avail, actor.world(timestep.obs, timestep.world))
 
 
 def collect(
-    env: JaxEnv, learner: Learner, state: LearnerState, stream: Stream, key: Array, hyper: Hyper
+    env: JaxEnv, algorithm: Algorithm, state: LearnerState, stream: Stream, key: Array, hyper: Hyper
 ) -> tuple[Stream, Rollout, Finished]:
     """Steps the environments T times. Parameters are constant within a rollout."""
-    steps, length = learner.config.learner.rollout_steps, learner.config.segment_length
-    burn_in = learner.config.learner.burn_in
-    epsilon = learner.epsilon(state, hyper)
+    config, actor, policy = algorithm.config, algorithm.actor, algorithm.policy(state)
+    steps, length, burn_in = config.learner.rollout_steps, config.segment_length, config.learner.burn_in
+    epsilon = algorithm.epsilon(state, hyper)
     shape = (steps // length, length, env.num_envs, env.spec.num_agents)
     uniform = jax.random.uniform(key, shape)  # every exploration draw of the rollout at once
-    cut = _no_cuts(env, learner, stream)
 
-    def step(c: tuple, uniform: Array) -> tuple[tuple, StepRecord]:
-        stream, finished, cut = c
-        carry, q = learner.q_values(state, stream.carry, stream.inputs)
-        action = epsilon_greedy(uniform, q, stream.avail, epsilon)
+    def step(c: Collecting, uniform: Array) -> tuple[Collecting, StepRecord]:
+        stream, finished, ends = c
+        carry, action, note = actor.act(policy, stream.carry, stream.seen, Draw(uniform, epsilon))
         env_state, timestep = env.step(stream.env, action)
-        done = timestep.terminated | timestep.truncated
-        cut, bootstrap, slot = _note_cuts(learner, cut, timestep, action, carry)
-        value = learner.value(state.params, q, stream.avail, stream.world)
+        ends, bootstrap, slot = _keep_ends(actor, ends, timestep, action, carry)
         record = StepRecord(
-            inputs=stream.inputs,
-            avail=stream.avail,
-            world=stream.world,
+            *stream.seen,
             action=action,
             reward=timestep.reward,
-            done=done,
+            done=timestep.terminated | timestep.truncated,
             bootstrap=bootstrap,
             slot=slot,
-            value=value,
+            note=note,
             valid=timestep.valid,
             unannounced=None if env.spec.truncates else timestep.truncated,
         )
         episode, finished = count_episodes(stream.episode, finished, timestep)
-        inputs = observe(learner, timestep, action)
-        stream = stream._replace(env=env_state, inputs=inputs, avail=timestep.avail, carry=carry, episode=episode)
-        stream = stream._replace(world=learner.world(timestep.obs, timestep.world))
-        return (stream, finished, cut), record
+        seen = observe(actor, timestep, action)
+        stream = stream._replace(env=env_state, **seen._asdict(), carry=carry, episode=episode)
+        return Collecting(stream, finished, ends), record
 
-    def segment(c: tuple, uniform: Array) -> tuple[tuple, tuple[PyTree, StepRecord]]:
-        before = c[0].window_carry if burn_in else c[0].carry
+    def segment(c: Collecting, uniform: Array) -> tuple[Collecting, tuple[PyTree, StepRecord]]:
+        before = c.stream.window_carry if burn_in else c.stream.carry
         pieces = []
         if length > burn_in:
             c, records = jax.lax.scan(step, c, uniform[: length - burn_in], unroll=length == 1)
             pieces.append(records)
         if burn_in:  # the next segment's memory starts from here
-            c = (c[0]._replace(window_carry=c[0].carry), *c[1:])
+            c = c._replace(stream=c.stream._replace(window_carry=c.stream.carry))
             c, records = jax.lax.scan(step, c, uniform[length - burn_in :])
             pieces.append(records)
         return c, (before, jax.tree.map(lambda *x: jnp.concatenate(x), *pieces))
 
-    c = (stream, none_finished(env, stream), cut)
-    (stream, finished, cut), (carries, records) = jax.lax.scan(segment, c, uniform)
+    c = Collecting(stream, none_finished(env, stream), _no_ends(env, actor, stream))
+    (stream, finished, ends), (carries, records) = jax.lax.scan(segment, c, uniform)
     records = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), records)
-    last_value, cut_values = _bootstrap_values(learner, state, stream, cut)
-    final_value = None
-    if cut_values is not None and records.slot is not None:
-        slot = expand(records.slot, cut_values)
-        final_value = jnp.take_along_axis(cut_values, slot, axis=0, mode="clip")  # [K, N], [T, N] -> [T, N]
+    last_value, final_value = _bootstrap_values(actor, policy, stream, ends, records)
     rollout = assemble(records, carries, stream.window, last_value, final_value, hyper)
-    finished = jax.tree.map(jnp.sum, finished)._replace(fault=diagnose(env.spec, records, stream, cut))
+    finished = jax.tree.map(jnp.sum, finished)._replace(fault=diagnose(env.spec, records, stream, ends))
     return stream._replace(window=last_steps(records, burn_in)), rollout, finished
 
 
-def diagnose(spec: EnvSpec, records: StepRecord, stream: Stream, cut: Cut | None) -> Array:
+def diagnose(spec: EnvSpec, records: StepRecord, stream: Stream, ends: TruncatedEnds | None) -> Array:
     """The promise that the environments broke in a rollout, as a `health.Fault`; `stream` is that after it."""
-    final = (None, None) if cut is None else (cut.inputs.obs, cut.world)
+    final = (None, None) if ends is None else (ends.seen.inputs.obs, ends.seen.world)
     seen = (records.inputs.obs, records.world, stream.inputs.obs, stream.world, *final)
     faults = [(Fault.REWARD, not_finite(records.reward)), (Fault.OBSERVATION, not_finite(*seen))]
-    if cut is not None:  # a truncation without a slot has been given another one's value
-        slots = jax.tree.leaves(cut.inputs)[0].shape[0]
-        faults.append((Fault.TRUNCATED_EARLY, jnp.any(cut.used > slots)))
+    if ends is not None:  # a truncation without a slot has been given another one's value
+        faults.append((Fault.TRUNCATED_EARLY, jnp.any(ends.used > _slots(ends))))
     if records.unannounced is not None:
         faults.append((Fault.TRUNCATED_UNANNOUNCED, jnp.any(records.unannounced)))
     return first(faults)
@@ -172,7 +181,11 @@ def assemble(
     `final_value` [T, N] matters where `records.bootstrap`. A step that is no transition has a discount of 0 as well;
     the loss leaves it out.
     """
-    like = lambda x: expand(x, records.value)  # noqa: E731  an agent axis where values have one
+    value = records.note.value
+
+    def like(x: Array) -> Array:  # with an agent axis where values have one
+        return expand(x, value)
+
     reward = like(hyper.reward_scale * records.reward)
     if final_value is not None and records.bootstrap is not None:
         reward = reward + jnp.where(like(records.bootstrap), hyper.gamma * final_value, 0.0)
@@ -185,11 +198,12 @@ def assemble(
         action=records.action,
         reward=reward,
         discount=discount,
-        value=records.value,
+        value=value,
         last_value=last_value,
         carry=carries,
         window=window,
         valid=records.valid,
+        extra=records.note.extra,
     )
 
 
@@ -204,50 +218,56 @@ def slots_needed(spec: EnvSpec, steps: int) -> int:
     return 1 + (steps - 1) // spec.max_episode_steps
 
 
-def _no_cuts(env: JaxEnv, learner: Learner, stream: Stream) -> Cut | None:
-    config = learner.config.learner
+def _no_ends(env: JaxEnv, actor: Actor, stream: Stream) -> TruncatedEnds | None:
+    config = actor.config.learner
     if not (env.spec.truncates and config.bootstrap_truncation):
         return None
     slots = slots_needed(env.spec, config.rollout_steps)
-    blank = lambda x: jnp.zeros((slots, *x.shape), x.dtype)  # noqa: E731
-    kept = (stream.carry, stream.inputs, stream.avail, stream.world)
-    return Cut(jnp.zeros(env.num_envs, jnp.int32), *jax.tree.map(blank, kept))
+    blank = jax.tree.map(lambda x: jnp.zeros((slots, *x.shape), x.dtype), (stream.carry, stream.seen))
+    return TruncatedEnds(jnp.zeros(env.num_envs, jnp.int32), *blank)
 
 
-def _note_cuts(
-    learner: Learner, cut: Cut | None, timestep: TimeStep, action: Array, carry: PyTree
-) -> tuple[Cut | None, Array | None, Array | None]:
+def _slots(ends: TruncatedEnds) -> int:
+    return ends.seen.inputs.obs.shape[0]
+
+
+def _keep_ends(
+    actor: Actor, ends: TruncatedEnds | None, timestep: TimeStep, action: Array, carry: PyTree
+) -> tuple[TruncatedEnds | None, Array | None, Array | None]:
     """Keeps the final observation, and the memory with which to read it, of every episode truncated at this step."""
-    if cut is None:
+    if ends is None:
         return None, None, None
     truncated = timestep.truncated
-    final = timestep._replace(obs=timestep.final_obs, first=jnp.zeros_like(timestep.first))
-    world = learner.world(final.obs, timestep.final_world)
-    new = (carry, observe(learner, final, action), timestep.final_avail, world)
-    slots = jnp.arange(jax.tree.leaves(cut.inputs)[0].shape[0])
-    here = (slots[:, None] == cut.used) & truncated  # [K, N]
+    final = timestep._replace(
+        obs=timestep.final_obs,
+        first=jnp.zeros_like(timestep.first),
+        avail=timestep.final_avail,
+        world=timestep.final_world,
+    )
+    here = (jnp.arange(_slots(ends))[:, None] == ends.used) & truncated  # [K, N]
 
     def keep(old: Array, new: Array) -> Array:
         return jnp.where(here.reshape(here.shape + (1,) * (new.ndim - 1)), new, old)
 
-    kept = jax.tree.map(keep, (cut.carry, cut.inputs, cut.avail, cut.world), new)
-    return Cut(cut.used + truncated, *kept), truncated, cut.used
+    kept = jax.tree.map(keep, (ends.carry, ends.seen), (carry, observe(actor, final, action)))
+    return TruncatedEnds(ends.used + truncated, *kept), truncated, ends.used
 
 
 def _bootstrap_values(
-    learner: Learner, state: LearnerState, stream: Stream, cut: Cut | None
+    actor: Actor, policy: Policy, stream: Stream, ends: TruncatedEnds | None, records: StepRecord
 ) -> tuple[Array, Array | None]:
-    """V(s_T) [N] and V of the final observations [K, N], in one forward pass."""
-    if cut is None:
-        _, q = learner.q_values(state, stream.carry, stream.inputs)
-        return learner.value(state.params, q, stream.avail, stream.world), None
-    both = lambda last, cuts: jnp.concatenate([last[None], cuts]).reshape(-1, *last.shape[1:])  # noqa: E731
-    last = (stream.carry, stream.inputs, stream.avail, stream.world)
-    carry, inputs, avail, world = jax.tree.map(both, last, (cut.carry, cut.inputs, cut.avail, cut.world))
-    _, q = learner.q_values(state, carry, inputs)
-    values = learner.value(state.params, q, avail, world)
-    values = values.reshape(-1, stream.inputs.obs.shape[0], *values.shape[1:])  # [1 + K, N]
-    return values[0], values[1:]
+    """V(s_T) [N] and V(final_obs) at the truncated steps [T, N], in one forward pass."""
+    if ends is None or records.slot is None:
+        return actor.value(policy, stream.carry, stream.seen), None
+
+    def both(last: Array, ends: Array) -> Array:  # [N, ...], [K, N, ...] -> [(1 + K)·N, ...]
+        return jnp.concatenate([last[None], ends]).reshape(-1, *last.shape[1:])
+
+    carry, seen = jax.tree.map(both, (stream.carry, stream.seen), (ends.carry, ends.seen))
+    values = actor.value(policy, carry, seen)
+    values = values.reshape(-1, len(stream.inputs.obs), *values.shape[1:])  # [1 + K, N]
+    slot = expand(records.slot, values)
+    return values[0], jnp.take_along_axis(values[1:], slot, axis=0, mode="clip")  # [K, N], [T, N] -> [T, N]
 
 
 def none_finished(env: JaxEnv, stream: Stream) -> Finished:
@@ -261,7 +281,10 @@ def count_episodes(episode: EpisodeStats, finished: Finished, timestep: TimeStep
     done = timestep.over
     ret, length = episode.ret + timestep.reward, episode.length + (1 if timestep.valid is None else timestep.valid)
     total = timestep.info.get("return", ret)
-    ended = lambda sums, value: sums + jnp.where(done, value, 0.0)  # noqa: E731
+
+    def ended(sums: Array, value: Array) -> Array:
+        return sums + jnp.where(done, value, 0.0)
+
     finished = Finished(
         finished.episodes + done,
         ended(finished.ret, total),

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from pqn.algorithms.pqn import LearnerState
+from pqn.algorithms.base import LearnerState
 from pqn.programs import health
 from pqn.programs.health import Fault
 from pqn.programs.rollout import Finished

@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pqn.runs import directory as runs
-from pqn.runs import files, provenance
 from pqn.config import Config
 from pqn.envs import registry, source
 from pqn.errors import CheckpointError, DamagedCheckpoint, EnvError, PqnError, RunError
+from pqn.runs import directory as runs
+from pqn.runs import files, provenance
 from pqn.runs.identity import STRUCTURE, EnvIdentity, identify, spec_difference, spec_from_dict, version_changes
 from pqn.runs.metrics import to_json
 from pqn.runs.pending import Pending
 
 if TYPE_CHECKING:
+    from pqn.algorithms.base import Actor
     from pqn.runs.checkpoint import Contents
-    from pqn.algorithms.pqn import Learner, LearnerState
-    from pqn.types import EnvSpec
+    from pqn.types import EnvSpec, Policy
 
 # Options that never change what a run computes, only what is watched and kept of it, and on which cores.
 MAY_CHANGE = ("eval.", "save.", "env.cores")
@@ -177,26 +177,26 @@ class Trained:
     def path(self) -> Path:
         return self.contents.path
 
-    def learner(self) -> tuple[Learner, LearnerState]:
-        """The learner, and parameters and statistics of all seeds, [S, ...]; the optimiser's state stays on disk.
+    def actor(self) -> tuple[Actor, Policy]:
+        """The actor, and the policies of all seeds, [S, ...]; the optimiser's state stays on disk.
 
         Raises:
           CheckpointError: the configuration describes another network than the arrays are of.
         """
         import jax
 
+        from pqn.algorithms import make_algorithm
         from pqn.runs import checkpoint
-        from pqn.algorithms.pqn import Learner
 
         try:
-            learner = Learner(self.config, self.spec)
-            one = jax.eval_shape(learner.init, jax.random.key(0))._replace(opt=())
+            actor = make_algorithm(self.config, self.spec).actor
+            one = jax.eval_shape(actor.init, jax.random.key(0))
         except PqnError:
             raise
         except Exception as error:  # whatever flax makes of a configuration that was tampered with
             raise CheckpointError(f"the checkpoint {self.path} describes a network that cannot be built") from error
         stack = lambda x: jax.ShapeDtypeStruct((self.config.seeds, *x.shape), x.dtype)  # noqa: E731
-        return learner, checkpoint.place(self.contents, jax.tree.map(stack, one), "learner/")
+        return actor, checkpoint.place(self.contents, jax.tree.map(stack, one), "learner/")
 
 
 # ------------------------------------------------------------------------------------------------------ configurations

@@ -10,10 +10,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from pqn.algorithms.acting import QActor
 from pqn.device import enable_compilation_cache
 from pqn.errors import ConfigError
 from pqn.programs import rollout
-from pqn.programs.compiled import Program, RunState, make_program
+from pqn.programs.base import Program, RunState
+from pqn.programs.compiled import CompiledProgram
+from pqn.programs.make import make_program
 from pqn.runs import checkpoint
 from pqn.runs.opened import open_run
 from pqn.theory.stability import (
@@ -41,13 +44,16 @@ class Monitor:
     """
 
     def __init__(self, program: Program, transitions: int = 1024, iterations: int = 40):
-        if not isinstance(program, Program):
+        if not isinstance(program, CompiledProgram):
             raise ConfigError("stability is measured on environments written in JAX; this one lives outside of it")
         if program.env.spec.num_agents > 1:
             raise ConfigError("stability is defined for one agent; this environment has several")
         if transitions < 1 or iterations < 2:
             raise ConfigError("stability needs at least 1 transition and 2 iterations")
-        self.program = program
+        actor = program.algorithm.actor
+        if not isinstance(actor, QActor):
+            raise ConfigError("stability is measured on Q-values; this algorithm has none")
+        self.program, self.network = program, actor.network
         self.envs = max(1, min(program.env.num_envs, transitions // program.config.learner.rollout_steps))
         params = program.state_shape.learner.params
         # A network without hidden layers is all final layer: there is nothing to split.
@@ -71,20 +77,22 @@ class Monitor:
         """What this run's network and learner already have against instability."""
         network, learner = self.program.config.network, self.program.config.learner
         hidden = len(network.hidden) > 0 or network.torso != "mlp"  # without a hidden layer there is nothing to norm
-        epsilon = float(self.program.learner.epsilon(state.learner, self.program.hyper))
+        epsilon = float(self.program.algorithm.epsilon(state.learner, self.program.hyper))
         return Setting(network.norm if hidden else "none", Regulariser(learner.l2_final, learner.l2_inner), epsilon)
 
     def q_values(self, params: PyTree, given: tuple[PyTree, PyTree, PyTree]) -> Array:
         """Q [T + 1, B, A] from (batch statistics, carry, inputs), recurrent or not."""
         stats, carry, inputs = given
-        out: Any = self.program.learner.network.apply({"params": params, "batch_stats": stats}, carry, inputs)
+        out: Any = self.network.apply({"params": params, "batch_stats": stats}, carry, inputs)
         return out[1][:, :, 0]
 
     def next_batch(self, state: RunState) -> Transitions:
         """The next rollout of a run's state, of its first environments, as time-major transitions."""
         program, envs = self.program, self.envs
         _, key, _ = jax.random.split(state.key, 3)
-        after, data, _ = rollout.collect(program.env, program.learner, state.learner, state.stream, key, program.hyper)
+        after, data, _ = rollout.collect(
+            program.env, program.algorithm, state.learner, state.stream, key, program.hyper
+        )
         extend = lambda x, last: jnp.concatenate([x, last[None]])[:, :envs]  # noqa: E731
         inputs, avail = jax.tree.map(extend, (data.inputs, data.avail), (after.inputs, after.avail))
         flat = lambda x: x[:, :envs].reshape(-1)  # noqa: E731
@@ -129,7 +137,8 @@ def measure_run(
     enable_compilation_cache()
     program = make_program(config, source)
     with contextlib.closing(program):
-        opened.compare(trained, source, program.learner.spec)
+        opened.compare(trained, source, program.algorithm.spec)
         monitor = Monitor(program, transitions, iterations)
-        state = checkpoint.place(trained.contents, program.state_shape)
+        saved = checkpoint.place(trained.contents, program.saved_shape())
+        state = program.restore(saved, lambda text: None)
         return monitor.measure(state, index), trained.step

@@ -12,12 +12,13 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 import pqn
-from pqn.algorithms.pqn import Hyper
+from pqn.algorithms.base import Hyper
 from pqn.envs import check_env, registry
 from pqn.errors import EnvError, EnvFailed
 from pqn.programs.simulators.collect import over_seeds_but_last
-from pqn.programs.simulators.program import HostProgram
+from pqn.programs.simulators.program import SimulatorProgram
 from pqn.progress import Progress
+from pqn.types import Seen
 
 QUIET = Progress(quiet=True)
 
@@ -108,7 +109,7 @@ WAYS = {
 def program_for(name, kwargs, options=None):
     config = tiny({"learner.gamma": 0.9, "learner.rollout_steps": 16, "eval.beside": 0} | (options or {}))
     make = lambda n: registry.make(f"gymnasium:{name}", n, **kwargs)  # noqa: E731
-    program = HostProgram(config, make, make(1).spec)
+    program = SimulatorProgram(config, make, make(1).spec)
     program.compile()
     return program
 
@@ -119,7 +120,7 @@ def collected(program):
     _, lesson = program._collect(state, state.learner, lambda: None)
     data, _, _, finished = over_seeds_but_last(program.collector.pack_one, 1)(lesson.collected, program.hyper)
     learner, data, finished = jax.tree.map(lambda x: x[0], (state.learner, data, finished))
-    return learner, data, program.learner.prepare(learner, data, jax.random.key(0), program.hyper), finished
+    return learner, data, program.algorithm.prepare(learner, data, jax.random.key(0), program.hyper)[1], finished
 
 
 @pytest.mark.parametrize("kwargs", WAYS.values(), ids=WAYS)
@@ -137,12 +138,10 @@ def test_no_fake_transition_is_learned_from(kwargs):
     assert float(finished.length) == length[ended & valid].sum()
 
     def value(obs):
-        seen = program.learner.inputs(
+        seen = program.algorithm.actor.inputs(
             jnp.asarray(obs)[None, None], jnp.zeros((1, 1), bool), jnp.zeros((1, 1)), jnp.zeros(1)
         )
-        return float(
-            program.learner.value(learner.params, program.learner.q_values(learner, (), seen)[1], None, None)[0]
-        )
+        return float(program.algorithm.actor.value(learner, (), Seen(seen))[0])
 
     targets = np.asarray(work.segments.target).reshape(valid.shape)
     lam, bootstrapped = 0.95, 0
@@ -186,7 +185,7 @@ def test_the_loss_does_not_see_what_is_no_transition():
     assert 0 < int(batch.valid.sum()) < batch.valid.size
 
     def loss(batch):
-        return program.learner.loss(learner.params, {}, batch, hyper)[0]
+        return program.algorithm.loss(learner.params, {}, batch, hyper)[0]
 
     obs_gradient = jax.grad(lambda obs: loss(batch._replace(inputs=batch.inputs._replace(obs=obs))))(batch.inputs.obs)
     moved = np.abs(np.asarray(obs_gradient)).sum((2, 3))

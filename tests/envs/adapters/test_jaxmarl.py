@@ -455,7 +455,7 @@ def test_learning_beats_chance():
 
     @jax.jit
     def play(epsilon):
-        return evaluate(program.eval_env, program.learner, learner, jax.random.key(0), epsilon, 26).ret
+        return evaluate(program.eval_env, program.algorithm.actor, learner, jax.random.key(0), epsilon, 26).ret
 
     chance, greedy = float(play(1.0).mean()), float(play(0.0).mean())
     assert greedy - chance > 10, (chance, greedy)

@@ -15,10 +15,10 @@ from pqn.envs import check_env
 from pqn.envs.contract import Outcome
 from pqn.envs.probe import Counter, Gridworld, Masked, Memory, TeamMatch, TwoStepGame
 from pqn.programs import rollout
-from pqn.programs.compiled import Program
+from pqn.programs.compiled import CompiledProgram
 from pqn.programs.simulators.collect import _side_by_side, over_seeds_but_last
 from pqn.programs.simulators.pool import shares
-from pqn.programs.simulators.program import HostProgram
+from pqn.programs.simulators.program import SimulatorProgram
 from pqn.programs.simulators.records import Shifted
 from pqn.types import EnvSpec
 
@@ -41,14 +41,14 @@ CASES = [
 ]
 
 
-def host_program(env, options=None, groups=2, concurrent=False, seeds=1, kind=HostFromJax, **top) -> HostProgram:
+def host_program(env, options=None, groups=2, concurrent=False, seeds=1, kind=HostFromJax, **top) -> SimulatorProgram:
     config = tiny(options, seeds=seeds, **top)
-    program = HostProgram(config, lambda n: kind(env, n, concurrent), env.spec, groups)
+    program = SimulatorProgram(config, lambda n: kind(env, n, concurrent), env.spec, groups)
     program.compile()
     return program
 
 
-def host_rollouts(program: HostProgram, count: int) -> list:
+def host_rollouts(program: SimulatorProgram, count: int) -> list:
     """`count` successive rollouts with the first parameters, and the sums over their finished episodes."""
     pack = jax.jit(over_seeds_but_last(program.collector.pack_one, program.config.seeds))
     state, found = program.init(), []
@@ -62,11 +62,11 @@ def host_rollouts(program: HostProgram, count: int) -> list:
     return found
 
 
-def jax_rollouts(program: Program, count: int) -> list:
+def jax_rollouts(program: CompiledProgram, count: int) -> list:
     def collect(state):
         key, collect_key, _ = jax.random.split(state.key, 3)
         stream, data, finished = rollout.collect(
-            program.env, program.learner, state.learner, state.stream, collect_key, program.hyper
+            program.env, program.algorithm, state.learner, state.stream, collect_key, program.hyper
         )
         return state._replace(stream=stream, key=key), data, finished
 
@@ -91,7 +91,7 @@ def assert_same(a, b, loose=()):
 @pytest.mark.parametrize(("env", "options", "loose"), CASES)
 def test_the_host_collects_what_the_compiled_loop_collects(env, options, loose):
     """Bit for bit, over three rollouts in a row, on the same environments behind both interfaces."""
-    inside = jax_rollouts(Program(tiny(options), lambda n: JaxTwin(env, n)), 3)
+    inside = jax_rollouts(CompiledProgram(tiny(options), lambda n: JaxTwin(env, n)), 3)
     outside = host_rollouts(host_program(env, options), 3)
     for (a, ended), (b, ended_too) in zip(inside, outside, strict=True):
         assert_same(a, b, loose)
@@ -101,7 +101,7 @@ def test_the_host_collects_what_the_compiled_loop_collects(env, options, loose):
 
 def test_a_whole_run_on_the_host_equals_one_inside_jax():
     env = Counter()
-    inside = run_updates(Program(tiny(), lambda n: JaxTwin(env, n)), 4)
+    inside = run_updates(CompiledProgram(tiny(), lambda n: JaxTwin(env, n)), 4)
     program = host_program(env)
     outside, totals = program.chunk(program.init(), 4)
     jax.tree.map(np.testing.assert_array_equal, inside.learner, outside.learner)
@@ -261,7 +261,7 @@ def test_several_seeds_shift_their_stacks():
 def test_of_a_stack_only_the_newest_frame_crosses():
     """And the rollouts are those of the collector inside JAX, bit for bit."""
     check_env(Stacked(Film(), 4), steps=60)
-    inside = jax_rollouts(Program(tiny(), lambda n: JaxTwin(Film(), n)), 3)
+    inside = jax_rollouts(CompiledProgram(tiny(), lambda n: JaxTwin(Film(), n)), 3)
     program, moved = host_program(Film(), {"eval.beside": 2}, groups=3, kind=Stacked), []
 
     def spy(act):

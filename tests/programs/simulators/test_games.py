@@ -10,7 +10,7 @@ import pqn
 from pqn.errors import EnvError
 from pqn.play import evaluate_run
 from pqn.programs.simulators.collect import over_seeds_but_last
-from pqn.programs.simulators.program import HostProgram
+from pqn.programs.simulators.program import SimulatorProgram
 from pqn.progress import Progress
 from pqn.runs.metrics import read_metrics
 from pqn.types import EnvSpec, TimeStep
@@ -57,7 +57,7 @@ class Lives:
 
 
 def test_the_learner_sees_lives_and_the_statistics_games():
-    program = HostProgram(tiny({"learner.rollout_steps": 12, "eval.beside": 2}), Lives, Lives.spec)
+    program = SimulatorProgram(tiny({"learner.rollout_steps": 12, "eval.beside": 2}), Lives, Lives.spec)
     program.compile()
     state = program.init()
     _, lesson = program._collect(state, state.learner, lambda: None)

@@ -11,7 +11,7 @@ from fickle import Fickle
 from hostenvs import HostFromJax, JaxTwin, Savable
 from test_collect import host_program
 
-from pqn.algorithms.pqn import Learner
+from pqn.algorithms.pqn import PQN
 from pqn.envs.probe import Counter
 from pqn.programs.evaluation import evaluate
 from pqn.programs.simulators.greedy import Player
@@ -30,7 +30,7 @@ def test_environments_beside_training_act_greedily():
     for share, track in zip(program.pool.shares, lesson.collected.tracks, strict=True):
         for t, obs in enumerate(track.obs):
             inputs = Inputs(jnp.asarray(obs[0]), jnp.asarray(track.first[0, t]))
-            best = np.asarray(program.learner.q_values(learner, (), inputs)[1].argmax(-1))
+            best = np.asarray(program.algorithm.actor.scores(learner, (), inputs)[1].argmax(-1))
             agrees = (best == track.action[0, t])[:, 0]
             greedy["train"] += agrees[: share.num_train].tolist()
             greedy["beside"] += agrees[share.num_train :].tolist()
@@ -72,12 +72,12 @@ CASES = {
 def played(case: str, max_steps: int = 40):
     """What a `Player` says of simulators, and what the compiled evaluation says of the same environments."""
     single, options, epsilon = CASES[case]
-    learner = Learner(tiny(options, seeds=2), single.spec)
+    learner = PQN(tiny(options, seeds=2), single.spec)
     states = jax.vmap(learner.init)(jax.random.split(jax.random.key(1), 2))
     keys = jax.random.split(jax.random.key(2), 2)
-    found = Player(learner, 2, epsilon).play(lambda n: HostFromJax(single, n), states, keys, 6, max_steps)
+    found = Player(learner.actor, 2, epsilon).play(lambda n: HostFromJax(single, n), states, keys, 6, max_steps)
     twin = JaxTwin(single, 6)
-    compiled = jax.jit(jax.vmap(lambda state, key: evaluate(twin, learner, state, key, epsilon, max_steps)))
+    compiled = jax.jit(jax.vmap(lambda state, key: evaluate(twin, learner.actor, state, key, epsilon, max_steps)))
     return found, jax.device_get(compiled(states, keys))
 
 

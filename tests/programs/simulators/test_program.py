@@ -338,7 +338,7 @@ def test_play_gives_the_first_full_episode_of_each_environment():
             return step
 
     keys = jax.random.split(jax.random.key(1), 2)
-    player = Player(learner, num_seeds=2, epsilon=0.0)
+    player = Player(learner.actor, num_seeds=2, epsilon=0.0)
     result = player.play(lambda n: Spy(env, n), state, keys, episodes=6, max_steps=100)
     length = 1 + firsts[0].reshape(2, 6) % env.longest
     np.testing.assert_array_equal(result.length, length)

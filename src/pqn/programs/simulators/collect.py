@@ -21,13 +21,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pqn.algorithms.pqn import Hyper, Learner, LearnerState
+from pqn.algorithms.base import Algorithm, Hyper, LearnerState
 from pqn.device import over_seeds, start_fetching
-from pqn.exploration import epsilon_greedy
 from pqn.programs import rollout
 from pqn.programs.simulators.pool import Pool, Share
 from pqn.programs.simulators.records import Collected, Cutting, Draws, Part, Seen, Shifted, Stream, Track
-from pqn.types import Array, EpisodeStats, Inputs, PyTree, Rollout, TimeStep
+from pqn.types import Array, Draw, EpisodeStats, Inputs, Note, Policy, PyTree, Rollout, TimeStep
 
 Turns = Generator[None, None, Part]
 
@@ -37,10 +36,10 @@ PATIENCE = 5e-5
 
 
 class Collector:
-    """The compiled pieces of collection for one learner and one layout of the pool.
+    """The compiled pieces of collection for one algorithm and one layout of the pool.
 
     Args:
-      learner: whose network acts.
+      algorithm: whose actor acts.
       num_seeds, num_train: S and N.
       shares: the groups.
       blank: a time step of each group [S, n, ...], for its structure.
@@ -49,36 +48,36 @@ class Collector:
 
     def __init__(
         self,
-        learner: Learner,
+        algorithm: Algorithm,
         num_seeds: int,
         num_train: int,
         shares: list[Share],
         blank: list[TimeStep],
         epsilon: float,
     ):
-        config = learner.config.learner
-        self.learner, self.num_seeds, self.num_train, self.shares = learner, num_seeds, num_train, shares
-        self.steps, self.length, self.burn_in = config.rollout_steps, learner.config.segment_length, config.burn_in
-        self.bootstraps = learner.spec.truncates and config.bootstrap_truncation
+        config, spec = algorithm.config.learner, algorithm.spec
+        self.algorithm, self.actor, self.agents = algorithm, algorithm.actor, spec.num_agents
+        self.num_seeds, self.num_train, self.shares = num_seeds, num_train, shares
+        self.steps, self.length, self.burn_in = config.rollout_steps, algorithm.config.segment_length, config.burn_in
+        self.bootstraps = spec.truncates and config.bootstrap_truncation
         self.blank, self.epsilon = blank, epsilon
         self.act = [jax.jit(over_seeds_but_last(self.act_one(share), num_seeds)) for share in shares]
         self.draw = jax.jit(over_seeds_but_last(self.draw_one, num_seeds))
         self._final_values = jax.jit(over_seeds(self.final_values_one, num_seeds))
         self.times = [jnp.int32(t) for t in range(self.steps)]  # on the device: even a number takes time to get there
-        self._no_final_values = jnp.zeros((num_seeds, self.steps, num_train, *learner.value_shape))
+        self._no_final_values = jnp.zeros((num_seeds, self.steps, num_train, *self.actor.value_shape))
 
     # --- one seed, compiled -----------------------------------------------------------------------------------------
 
-    def act_one(self, share: Share) -> Callable[..., tuple[PyTree, Array, Array, PyTree]]:
-        """Step t's actions [n, M] of a group; the carry after it, the values [n], and what was seen, to be kept."""
+    def act_one(self, share: Share) -> Callable[..., tuple[PyTree, Array, Note, PyTree]]:
+        """Step t's actions [n, M] of a group; the carry after it, the notes, and what was seen, to be kept."""
 
-        def act(state: LearnerState, seen: Seen, uniform: Array, epsilon: Array) -> tuple[PyTree, Array, Array]:
-            carry, q = self.learner.q_values(state, seen.carry, seen.inputs(self.learner))
-            return carry, epsilon_greedy(uniform, q, seen.avail, epsilon), self.value(state, seen, q)
+        def act(policy: Policy, seen: Seen, uniform: Array, epsilon: Array) -> tuple[PyTree, Array, Note]:
+            return self.actor.act(policy, seen.carry, seen.read(self.actor), Draw(uniform, epsilon))
 
         def both(
-            state: LearnerState, seen: Seen, uniform: Array, epsilon: Array, t: Array
-        ) -> tuple[PyTree, Array, Array, PyTree]:
+            policy: Policy, seen: Seen, uniform: Array, epsilon: Array, t: Array
+        ) -> tuple[PyTree, Array, Note, PyTree]:
             # How a matrix product rounds may depend on how many rows it has, so those who play beside training are
             # computed apart: with or without them, training is the same to the bit.
             if isinstance(seen.obs, Shifted):
@@ -86,7 +85,7 @@ class Collector:
                 seen = seen._replace(obs=jnp.concatenate([before[:, :, 1:], newest[:, :, None]], axis=2))
             parts = [slice(0, share.num_train), slice(share.num_train, share.size)]
             args = (seen, uniform[t], epsilon)
-            outs = [act(state, *jax.tree.map(lambda x, p=p: x[p], args)) for p in parts if p.stop > p.start]
+            outs = [act(policy, *jax.tree.map(lambda x, p=p: x[p], args)) for p in parts if p.stop > p.start]
             # The barrier makes what is kept a result of its own: never the simulator's memory under another name.
             kept = jax.lax.optimization_barrier((seen.obs, seen.avail, seen.world))
             return *jax.tree.map(lambda *x: jnp.concatenate(x), *outs), kept
@@ -95,25 +94,21 @@ class Collector:
 
     def draw_one(self, key: Array, state: LearnerState, hyper: Hyper) -> Draws:
         """The draws of a rollout; those of training do not depend on who plays beside it."""
-        agents, beside = self.learner.spec.num_agents, self.shares[-1].beside.stop
+        agents, beside = self.agents, self.shares[-1].beside.stop
         shape = (self.steps // self.length, self.length, self.num_train, agents)  # as `rollout.collect` draws them
         train = jax.random.uniform(key, shape).reshape(self.steps, self.num_train, agents)
         others = jax.random.uniform(jax.random.fold_in(key, 1), (self.steps, beside, agents))
-        epsilon = jnp.broadcast_to(self.learner.epsilon(state, hyper), (self.num_train, 1))
+        epsilon = jnp.broadcast_to(self.algorithm.epsilon(state, hyper), (self.num_train, 1))
         greedy = jnp.full((beside, 1), self.epsilon)
         return Draws(
             tuple(jnp.concatenate([train[:, s.train], others[:, s.beside]], axis=1) for s in self.shares),
             tuple(jnp.concatenate([epsilon[s.train], greedy[s.beside]]) for s in self.shares),
         )
 
-    def final_values_one(self, state: LearnerState, seen: Seen, step: Array, env: Array) -> Array:
+    def final_values_one(self, policy: Policy, seen: Seen, step: Array, env: Array) -> Array:
         """V of P final observations, each at its place in [T, N]; a place outside of it is padding."""
-        _, q = self.learner.q_values(state, seen.carry, seen.inputs(self.learner))
-        values = self.value(state, seen, q)
-        return jnp.zeros((self.steps, self.num_train, *self.learner.value_shape)).at[step, env].set(values, mode="drop")
-
-    def value(self, state: LearnerState, seen: Seen, q: Array) -> Array:
-        return self.learner.value(state.params, q, seen.avail, self.learner.world(seen.obs, seen.world))
+        values = self.actor.value(policy, seen.carry, seen.read(self.actor))
+        return jnp.zeros((self.steps, self.num_train, *self.actor.value_shape)).at[step, env].set(values, mode="drop")
 
     def pack_one(self, collected: Collected, hyper: Hyper) -> tuple[Rollout, EpisodeStats, Inputs, rollout.Finished]:
         """The rollout that the learner knows; the open episodes and the window after it; the episodes that ended."""
@@ -121,7 +116,7 @@ class Collector:
         stack = lambda arrays: jax.tree.map(lambda *x: jnp.stack(x), *arrays)  # noqa: E731
         records = self._join([self._records(track, stack) for track in tracks], axis=1)
         carries = self._join([stack(track.carries) for track in tracks], axis=1)
-        last_value = self._join([track.value[-1] for track in tracks], axis=0)
+        last_value = self._join([track.note[-1].value for track in tracks], axis=0)
         data = rollout.assemble(records, carries, stream.window, last_value, collected.final_value, hyper)
         over, infos = self._join([(track.over, track.info) for track in tracks], axis=1)
         episode, finished = self._count(stream.episode, records, over, infos)
@@ -146,15 +141,15 @@ class Collector:
         first: Any = track.first
         obs = stack(track.obs)
         fields: dict[str, Any] = {
-            "inputs": jax.vmap(self.learner.inputs)(obs, first, *past),
+            "inputs": jax.vmap(self.actor.inputs)(obs, first, *past),
             "avail": stack(track.avail),
-            "world": jax.vmap(self.learner.world)(obs, stack(track.world)),
+            "world": jax.vmap(self.actor.world)(obs, stack(track.world)),
             "action": track.action,
             "reward": track.reward,
             "done": track.terminated | track.truncated,
             "bootstrap": track.truncated if self.bootstraps else None,
             "slot": None,
-            "value": stack(track.value[:-1]),
+            "note": stack(track.note[:-1]),
             "valid": track.valid,
         }
         return rollout.StepRecord(**fields)
@@ -175,12 +170,12 @@ class Collector:
 
     def start(self, timesteps: list[TimeStep]) -> Stream:
         """The stream at the start of all episodes."""
-        agents, seen = self.learner.spec.num_agents, []
+        agents, seen = self.agents, []
         for timestep, share in zip(timesteps, self.shares, strict=True):
             shape = (self.num_seeds, share.size, agents)
-            seen.append(Seen.of(timestep, np.zeros(shape, np.int32), self.learner.network.initial_carry(*shape)))
+            seen.append(Seen.of(timestep, np.zeros(shape, np.int32), self.actor.initial_carry(*shape)))
         # Nothing came before: the window repeats the first observation, and `first` clears the memory at each of them.
-        inputs = [jax.vmap(self.learner.inputs)(one.obs, one.first, one.last_action, one.last_reward) for one in seen]
+        inputs = [jax.vmap(self.actor.inputs)(one.obs, one.first, one.last_action, one.last_reward) for one in seen]
         repeat = lambda x: jnp.repeat(x[:, None], self.burn_in, axis=1)  # noqa: E731
         window = jax.tree.map(repeat, self._join(inputs, axis=1))
         zero: Any = np.zeros((self.num_seeds, self.num_train), np.float32)
@@ -188,9 +183,9 @@ class Collector:
         return Stream(tuple(seen), EpisodeStats(zero, zero), window, carries)
 
     def collect(
-        self, pool: Pool, state: LearnerState, stream: Stream, draws: Draws, meanwhile: Callable[[], Any] = lambda: None
+        self, pool: Pool, policy: Policy, stream: Stream, draws: Draws, meanwhile: Callable[[], Any] = lambda: None
     ) -> Collected:
-        """Steps every group T times with the policy of `state`.
+        """Steps every group T times with `policy`.
 
         Args:
           meanwhile: called whenever a group's actions have been put to work, to queue other work behind them. Where
@@ -199,17 +194,17 @@ class Collector:
         Raises:
           EnvFailed: an environment did.
         """
-        turns = [self._turns(pool, g, state, stream, draws, meanwhile) for g in range(len(self.shares))]
+        turns = [self._turns(pool, g, policy, stream, draws, meanwhile) for g in range(len(self.shares))]
         # Simulators that step beside the caller get a thread for each group: whichever is done goes on at once.
         parts = _side_by_side(turns) if pool.concurrent else _in_turn(turns)
         after = stream._replace(
             seen=tuple(part.seen for part in parts), window_carry=tuple(part.window_carry for part in parts)
         )
-        final_value = self._final(state, [cut for part in parts for cut in part.cuts])
+        final_value = self._final(policy, [cut for part in parts for cut in part.cuts])
         return Collected(tuple(part.track for part in parts), final_value, after)
 
     def _turns(
-        self, pool: Pool, g: int, state: LearnerState, stream: Stream, draws: Draws, meanwhile: Callable[[], Any]
+        self, pool: Pool, g: int, policy: Policy, stream: Stream, draws: Draws, meanwhile: Callable[[], Any]
     ) -> Turns:
         """T steps of one group, with a pause whenever its actions have been put to work."""
         seen, window_carry, cuts = stream.seen[g], stream.window_carry[g], []
@@ -219,9 +214,9 @@ class Collector:
                 track.carries.append(window_carry if self.burn_in else seen.carry)
             if self.burn_in and t % self.length == self.length - self.burn_in:
                 window_carry = seen.carry  # the next segment's memory starts from here
-            carry, action, value, kept = self.act[g](state, seen, draws.uniform[g], draws.epsilon[g], self.times[t])
+            carry, action, note, kept = self.act[g](policy, seen, draws.uniform[g], draws.epsilon[g], self.times[t])
             start_fetching(action)
-            track.keep(t, seen, value, kept)
+            track.keep(t, seen, note, kept)
             meanwhile()
             yield
             track.action[:, t] = np.asarray(action)
@@ -235,20 +230,20 @@ class Collector:
             if pool.stacks and not np.any(timestep.over):
                 seen = seen._replace(obs=Shifted.of(kept[0], seen.obs))
         # V(s_T), by the very program that valued the other steps.
-        _, _, value, kept = self.act[g](state, seen, draws.uniform[g], draws.epsilon[g], self.times[-1])
-        track.value.append(value)
+        _, _, note, kept = self.act[g](policy, seen, draws.uniform[g], draws.epsilon[g], self.times[-1])
+        track.note.append(note)
         seen = seen._replace(obs=kept[0], avail=kept[1], world=kept[2])
         return Part(track, seen, window_carry, cuts)
 
     def _blank_track(self, g: int, seen: Seen) -> Track:
-        share, agents, blank = self.shares[g], self.learner.spec.num_agents, self.blank[g]
+        share, agents, blank = self.shares[g], self.agents, self.blank[g]
         shape = (self.num_seeds, self.steps, share.size)
         flags = lambda: np.empty(shape, bool)  # noqa: E731
         return Track(
             obs=[],
             avail=[],
             world=[],
-            value=[],
+            note=[],
             carries=[],
             before=(seen.last_action, seen.last_reward),
             action=np.empty((*shape, agents), np.int32),
@@ -277,7 +272,7 @@ class Collector:
             for s, i in np.argwhere(truncated)
         ]
 
-    def _final(self, state: LearnerState, cuts: list[Cutting]) -> Any:
+    def _final(self, policy: Policy, cuts: list[Cutting]) -> Any:
         """V(final_obs) of the truncated steps [S, T, N]; the forward pass happens only if there are any."""
         if not self.bootstraps:
             return None
@@ -295,7 +290,7 @@ class Collector:
         stack = lambda *x: np.stack(x).reshape(self.num_seeds, size, *np.shape(x[0]))  # noqa: E731
         seen = jax.tree.map(stack, *[cut.seen for some in padded for cut in some])
         step, env = (np.array([[getattr(c, name) for c in some] for some in padded]) for name in ("step", "env"))
-        return self._final_values(state, seen, step.astype(np.int32), env.astype(np.int32))
+        return self._final_values(policy, seen, step.astype(np.int32), env.astype(np.int32))
 
 
 def _in_turn(groups: list[Turns]) -> list[Part]:

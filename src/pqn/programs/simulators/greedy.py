@@ -16,14 +16,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from pqn.algorithms.pqn import Learner, LearnerState
+from pqn.algorithms.base import Actor
 from pqn.envs.contract import HostEnv
-from pqn.exploration import epsilon_greedy
 from pqn.programs.evaluation import Evaluation, score
 from pqn.programs.simulators.collect import over_seeds_but_last
 from pqn.programs.simulators.pool import Pool, Share
 from pqn.programs.simulators.records import Seen, Track
-from pqn.types import Array, PyTree, TimeStep
+from pqn.types import Array, Draw, Policy, PyTree, TimeStep
 
 WAITING, PLAYING, OVER = 0, 1, 2  # for an episode to begin; the episode to report; its result is in
 
@@ -88,22 +87,22 @@ def _numbers(track: Track) -> dict[str, Any]:
 
 
 class Player:
-    """Plays episodes with one learner's network, compiled once however often it plays."""
+    """Plays episodes with one actor, compiled once however often it plays."""
 
-    def __init__(self, learner: Learner, num_seeds: int, epsilon: float):
-        self.learner, self.num_seeds = learner, num_seeds
+    def __init__(self, actor: Actor, num_seeds: int, epsilon: float):
+        self.actor, self.num_seeds = actor, num_seeds
 
-        def act_one(state: LearnerState, seen: Seen, key: Array, t: Array) -> tuple[PyTree, Array]:
-            carry, q = learner.q_values(state, seen.carry, seen.inputs(learner))
-            uniform = jax.random.uniform(jax.random.fold_in(key, t), q.shape[:2])
-            return carry, epsilon_greedy(uniform, q, seen.avail, epsilon)
+        def act_one(policy: Policy, seen: Seen, key: Array, t: Array) -> tuple[PyTree, Array]:
+            uniform = jax.random.uniform(jax.random.fold_in(key, t), seen.first.shape)
+            carry, action, _ = actor.act(policy, seen.carry, seen.read(actor), Draw(uniform, epsilon))
+            return carry, action
 
         self.act = jax.jit(over_seeds_but_last(act_one, num_seeds))
 
     def play(
         self,
         make_env: Callable[[int], HostEnv],
-        state: LearnerState,
+        policy: Policy,
         keys: Array,
         episodes: int,
         max_steps: int,
@@ -113,7 +112,7 @@ class Player:
         An episode that ends early waits for the longest one; its environment goes on, and nobody looks.
         """
         resets, explores = jax.vmap(jax.random.split, out_axes=1)(keys)
-        pool = Pool(make_env, self.num_seeds, episodes, 0, groups=1, first_seed=self.learner.config.seed)
+        pool = Pool(make_env, self.num_seeds, episodes, 0, groups=1, first_seed=self.actor.config.seed)
         try:
             timestep = pool.reset(env_seeds(resets, episodes), np.zeros((self.num_seeds, 0), np.int64))[0]
             shape = (self.num_seeds, episodes)
@@ -121,10 +120,10 @@ class Player:
             finished: Any = np.zeros(shape, bool)
             info: dict[str, Any] = dict.fromkeys(timestep.info, zeros)
             result = Evaluation(zeros, zeros, finished, info)
-            action: Any = np.zeros((*shape, self.learner.spec.num_agents), np.int32)
-            carry = self.learner.network.initial_carry(*action.shape)
+            action: Any = np.zeros((*shape, self.actor.spec.num_agents), np.int32)
+            carry = self.actor.initial_carry(*action.shape)
             for t in range(max_steps):
-                carry, action = self.act(state, Seen.of(timestep, action, carry), explores, np.int32(t))
+                carry, action = self.act(policy, Seen.of(timestep, action, carry), explores, np.int32(t))
                 pool.send(0, np.asarray(action))
                 timestep = pool.recv(0)
                 result = score(result, timestep, ~result.finished)

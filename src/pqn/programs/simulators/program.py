@@ -19,11 +19,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pqn.algorithms.pqn import Hyper, Learner, LearnerState, PackedState, Work
+from pqn.algorithms import make_algorithm
+from pqn.algorithms.base import Hyper, LearnerState, Metrics, Progress, Work
+from pqn.algorithms.packing import named
 from pqn.config import Config
 from pqn.device import compiler_options, over_seeds, planned, require_memory
 from pqn.errors import ConfigError, EnvFailed
-from pqn.programs.compiled import EnvFactory, RunState
+from pqn.programs.base import HostFactory, RunState, Totals, restored_learner, saved_learner
 from pqn.programs.evaluation import Evaluation, step_limit
 from pqn.programs.rollout import Finished
 from pqn.programs.simulators.collect import Collector, over_seeds_but_last
@@ -53,8 +55,8 @@ class Lesson(NamedTuple):
     key: Array  # of its minibatches
 
 
-class HostProgram:
-    """S seeds of PQN on a pool of simulators.
+class SimulatorProgram:
+    """S seeds of an algorithm on a pool of simulators.
 
     Args:
       config: a validated configuration.
@@ -63,14 +65,14 @@ class HostProgram:
       groups: into how many the pool is split; the data do not depend on it.
     """
 
-    def __init__(self, config: Config, make_env: EnvFactory, spec: EnvSpec, groups: int = 2):
+    def __init__(self, config: Config, make_env: HostFactory, spec: EnvSpec, groups: int = 2):
         if config.save.stability:
             raise ConfigError(
                 f"save.stability is {config.save.stability}; it must be 0 for {spec.name}, "
                 "since stability is measured on environments written in JAX"
             )
         self.config, self.make_env = config, make_env
-        self.learner = Learner(config, spec)
+        self.algorithm = make_algorithm(config, spec)
         self.hyper = Hyper.of(config)
         self.seeds = jnp.arange(config.seed, config.seed + config.seeds)
         self.groups, self.num_beside = groups, config.eval.beside if config.eval.count else 0
@@ -85,7 +87,7 @@ class HostProgram:
 
     def init_one(self, seed: Array) -> tuple[LearnerState, Array]:
         key, net_key, _ = self._split(seed)
-        return self.learner.init(net_key), key
+        return self.algorithm.init(net_key), key
 
     @staticmethod
     def _split(seed: Array) -> tuple[Array, Array, Array]:
@@ -95,25 +97,20 @@ class HostProgram:
 
     def prepare_one(
         self, state: LearnerState, key: Array, collected: Collected, hyper: Hyper
-    ) -> tuple[PackedState, Work, EpisodeStats, Inputs, Finished]:
+    ) -> tuple[Progress, Work, EpisodeStats, Inputs, Finished]:
         data, episode, window, finished = self.collector.pack_one(collected, hyper)
-        return self.learner.pack(state), self.learner.prepare(state, data, key, hyper), episode, window, finished
+        return *self.algorithm.prepare(state, data, key, hyper), episode, window, finished
 
-    def descend_one(
-        self, packed: PackedState, params: PyTree, work: Work, given: tuple[Hyper, Array]
-    ) -> tuple[PackedState, dict[str, Array]]:
+    def descend_one(self, progress: Progress, work: Work, given: tuple[Hyper, Array]) -> tuple[Progress, Metrics]:
         """The gradient steps from number `start` on, as many as make a piece."""
         hyper, start = given
-        part = lambda x: jax.lax.dynamic_slice_in_dim(x, start, self._piece)  # noqa: E731
-        return self.learner.descend(
-            packed, params, work._replace(orders=part(work.orders), steps=part(work.steps)), hyper
-        )
+        return self.algorithm.descend(progress, work.part(start, self._piece), hyper)
 
     def finish_one(
-        self, state: LearnerState, packed: PackedState, work: Work, metrics: list[dict[str, Array]], finished: Finished
-    ) -> tuple[LearnerState, dict[str, Array]]:
+        self, state: LearnerState, progress: Progress, work: Work, metrics: list[Metrics], finished: Finished
+    ) -> tuple[LearnerState, Metrics]:
         joined = jax.tree.map(lambda *x: jnp.concatenate(x), *metrics)
-        learner, means = self.learner.finish(state, packed, work, joined)
+        learner, means = self.algorithm.finish(state, progress, work, joined)
         return learner, report(learner, means, finished)
 
     # --- S seeds, compiled ------------------------------------------------------------------------------------------
@@ -130,7 +127,9 @@ class HostProgram:
         pool, config = self.pool, self.config
         self._began = jax.tree.map(np.array, self._reset(0))  # a copy: the arrays are the simulators' own
         self._env_shape = _shape(pool.save()) if self._saves else ()
-        return Collector(self.learner, config.seeds, config.env.num_envs, pool.shares, self._began, config.eval.epsilon)
+        return Collector(
+            self.algorithm, config.seeds, config.env.num_envs, pool.shares, self._began, config.eval.epsilon
+        )
 
     def _reset(self, update: int) -> Any:
         """Starts episodes everywhere; the seeds of a later start differ from those of the first."""
@@ -141,7 +140,7 @@ class HostProgram:
 
     @functools.cached_property
     def player(self) -> Player:
-        return Player(self.learner, self.config.seeds, self.config.eval.epsilon)
+        return Player(self.algorithm.actor, self.config.seeds, self.config.eval.epsilon)
 
     @functools.cached_property
     def beside(self) -> Beside:
@@ -160,10 +159,10 @@ class HostProgram:
         learner, key = jax.eval_shape(jobs["init"], self.seeds)
         shapes: dict[str, tuple] = {"init": (self.seeds,), "split": (key,)}
         shapes["prepare"] = (learner, key, self._collected_shape(), self.hyper)
-        packed, work, _, _, finished = jax.eval_shape(jobs["prepare"], *shapes["prepare"])
-        shapes["descend"] = (packed, learner.params, work, (self.hyper, jax.ShapeDtypeStruct((), jnp.int32)))
+        progress, work, _, _, finished = jax.eval_shape(jobs["prepare"], *shapes["prepare"])
+        shapes["descend"] = (progress, work, (self.hyper, jax.ShapeDtypeStruct((), jnp.int32)))
         _, metrics = jax.eval_shape(jobs["descend"], *shapes["descend"])
-        shapes["finish"] = (learner, packed, work, [metrics] * (self._steps // self._piece), finished)
+        shapes["finish"] = (learner, progress, work, [metrics] * (self._steps // self._piece), finished)
         with ThreadPoolExecutor(len(shapes)) as pool:
             options = compiler_options()
             futures = {
@@ -177,29 +176,34 @@ class HostProgram:
     def _warm_up(self) -> None:
         """Every turn of a group calls `act`: it goes through the fast path of jit, which compiles at the first call."""
         state, key = self._compiled["init"](self.seeds)
-        collector, acting = self.collector, _acting(state)
-        draws = collector.draw(key, acting, self.hyper)
+        collector, policy = self.collector, self.algorithm.policy(state)
+        draws = collector.draw(key, state._replace(opt=()), self.hyper)
         for group, seen in enumerate(collector.start(self._began).seen):
             given = (draws.uniform[group], draws.epsilon[group], collector.times[0])
-            *_, kept = jax.block_until_ready(collector.act[group](acting, seen, *given))
+            *_, kept = jax.block_until_ready(collector.act[group](policy, seen, *given))
             if self.pool.stacks:
                 seen = seen._replace(obs=Shifted.of(kept[0], seen.obs))
-                jax.block_until_ready(collector.act[group](acting, seen, *given))
+                jax.block_until_ready(collector.act[group](policy, seen, *given))
 
     def _collected_shape(self) -> Any:
         """Shapes of a rollout, without stepping anything."""
         collector, steps = self.collector, self.config.learner.rollout_steps
         stream, tracks = _shape(collector.start(self._began)), []
+        state, key = jax.eval_shape(jax.vmap(self.init_one), self.seeds)
+        policy = self.algorithm.policy(state)
+        uniform, epsilon = jax.eval_shape(collector.draw, key, state._replace(opt=()), self.hyper)
         for group, seen in enumerate(stream.seen):
             track = _shape(collector._blank_track(group, seen))
-            value = jax.ShapeDtypeStruct((*seen.first.shape[:2], *self.learner.value_shape), jnp.float32)
+            note = jax.eval_shape(
+                collector.act[group], policy, seen, uniform[group], epsilon[group], collector.times[0]
+            )[2]
             carries = [seen.carry] * (steps // self.config.segment_length)
             tracks.append(
                 track._replace(
                     obs=[seen.obs] * steps,
                     avail=[seen.avail] * steps,
                     world=[seen.world] * steps,
-                    value=[value] * (steps + 1),
+                    note=[note] * (steps + 1),
                     carries=carries,
                 )
             )
@@ -212,14 +216,7 @@ class HostProgram:
         learner, key = self._compiled["init"](self.seeds)
         return RunState(learner, self.collector.start(self._began), key)
 
-    def chunk(
-        self, state: RunState, count: int, before: dict[str, Any] | None = None
-    ) -> tuple[RunState, dict[str, np.ndarray]]:
-        """`count` updates; totals per seed, as `Program.chunk` gives them.
-
-        Raises:
-          EnvFailed: an environment failed; it carries what had been done by then.
-        """
+    def chunk(self, state: RunState, count: int, before: Totals | None = None) -> tuple[RunState, Totals]:
         rows: list[dict[str, Array]] = []
         try:
             left = self.config.updates - int(np.asarray(state.learner.updates)[0])
@@ -240,7 +237,7 @@ class HostProgram:
         stream, collected = state.stream, pending.collected
         episode, window = stream.episode, stream.window
         collected = collected._replace(stream=collected.stream._replace(episode=episode, window=window))
-        packed, work, episode, window, finished = self._compiled["prepare"](
+        progress, work, episode, window, finished = self._compiled["prepare"](
             state.learner, pending.key, collected, self.hyper
         )
         del collected, pending
@@ -250,14 +247,14 @@ class HostProgram:
         learning = Lock()
 
         def learn_a_little() -> None:
-            nonlocal packed
+            nonlocal progress
             if not learning.acquire(blocking=False):  # another thread is at it; this one has simulators to feed
                 return
             try:
                 start = next(rest, None)
                 if start is not None:
                     given = (self.hyper, np.int32(start))
-                    packed, seen = self._compiled["descend"](packed, state.learner.params, work, given)
+                    progress, seen = self._compiled["descend"](progress, work, given)
                     metrics.append(seen)
             finally:
                 learning.release()
@@ -267,7 +264,7 @@ class HostProgram:
             after, self._pending = self._collect(state, state.learner, learn_a_little)
         while len(metrics) < self._steps // self._piece:
             learn_a_little()
-        learner, row = self._compiled["finish"](state.learner, packed, work, metrics, finished)
+        learner, row = self._compiled["finish"](state.learner, progress, work, metrics, finished)
         stream = after.stream._replace(episode=episode, window=window)
         return RunState(learner, stream, after.key), row
 
@@ -276,9 +273,8 @@ class HostProgram:
     ) -> tuple[RunState, Lesson]:
         """A rollout with the policy of `learner`, and the state after it; its `episode` and `window` lag behind."""
         key, collect_key, learn_key = self._compiled["split"](state.key)
-        acting = _acting(learner)
-        draws = self.collector.draw(collect_key, acting, self.hyper)
-        collected = self.collector.collect(self.pool, acting, state.stream, draws, meanwhile)
+        draws = self.collector.draw(collect_key, learner._replace(opt=()), self.hyper)
+        collected = self.collector.collect(self.pool, self.algorithm.policy(learner), state.stream, draws, meanwhile)
         self.beside.add(collected.tracks)
         return state._replace(stream=collected.stream, key=key), Lesson(collected, learn_key)
 
@@ -289,15 +285,15 @@ class HostProgram:
             return self.beside.report() if update else None
         fold = lambda seed: jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), NEVER), update)  # noqa: E731
         config = self.config
-        limit = step_limit(config, self.learner.spec)
+        limit = step_limit(config, self.algorithm.spec)
         keys = jax.vmap(fold)(self.seeds)
-        played = self.player.play(self.make_env, _acting(state.learner), keys, config.eval.num_envs, limit)
-        return played.check(self.learner.spec.name, config.seed)
+        played = self.player.play(
+            self.make_env, self.algorithm.policy(state.learner), keys, config.eval.num_envs, limit
+        )
+        return played.check(self.algorithm.spec.name, config.seed)
 
-    @property
-    def state_shape(self) -> Saved:
-        """Shapes of a checkpoint; needs the simulators if they can be saved, to know what they will say."""
-        learner, key = jax.eval_shape(jax.vmap(self.init_one), self.seeds)
+    def saved_shape(self) -> Saved:
+        learner, key = jax.eval_shape(lambda seeds: named(jax.vmap(self.init_one)(seeds)), self.seeds)
         flag = jax.ShapeDtypeStruct((), bool)
         if not self._saves:
             return Saved(learner, key, flag, (), (), ())
@@ -312,19 +308,21 @@ class HostProgram:
     def snapshot(self, state: RunState) -> Saved:
         """What a checkpoint holds. Of simulators that broke, only that they did."""
         if not self._saves:
-            return Saved(state.learner, state.key, np.array(False), (), (), ())
+            return Saved(saved_learner(state.learner), state.key, np.array(False), (), (), ())
         whole = not self.pool.broken
         envs: Any = self.pool.save() if whole else jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), self._env_shape)
-        return Saved(state.learner, state.key, np.array(whole), state.stream, self.beside.save(), envs)
+        return Saved(saved_learner(state.learner), state.key, np.array(whole), state.stream, self.beside.save(), envs)
 
     def restore(self, saved: Saved, note: Callable[[str], None]) -> RunState:
+        like, _ = jax.eval_shape(jax.vmap(self.init_one), self.seeds)
+        learner = restored_learner(saved.learner, like)
         if bool(saved.whole):
             self.pool.restore(saved.envs)
             self.beside.restore(saved.beside)
-            return RunState(saved.learner, saved.stream, saved.key)
-        update = int(np.asarray(saved.learner.updates)[0])
-        note(f"the episodes that were open are lost: {self.learner.spec.name} starts new ones")
-        return RunState(saved.learner, self.collector.start(self._reset(update)), saved.key)
+            return RunState(learner, saved.stream, saved.key)
+        update = int(np.asarray(learner.updates)[0])
+        note(f"the episodes that were open are lost: {self.algorithm.spec.name} starts new ones")
+        return RunState(learner, self.collector.start(self._reset(update)), saved.key)
 
     def close(self) -> None:
         if "pool" in self.__dict__:
@@ -335,12 +333,7 @@ def _shape(tree: PyTree) -> Any:
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), tree)
 
 
-def _acting(learner: LearnerState) -> LearnerState:
-    """Without the optimiser's state, which acting has no use for."""
-    return learner._replace(opt=())
-
-
-def _totals(rows: list[dict[str, Array]], before: dict[str, Any] | None = None) -> dict[str, np.ndarray]:
+def _totals(rows: list[Metrics], before: Totals | None = None) -> Totals:
     """Totals per seed over some updates, and over those that `before` is of."""
     fetched = [
         {name: np.asarray(x, None if name in HEALTH else np.float64) for name, x in row.items()}

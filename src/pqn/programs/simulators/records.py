@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pqn.algorithms.pqn import Learner
-from pqn.types import Array, EpisodeStats, Inputs, PyTree, TimeStep
+from pqn import types
+from pqn.algorithms.base import Actor
+from pqn.types import Array, EpisodeStats, Inputs, Note, PyTree, TimeStep
 
 
 class Shifted(NamedTuple):
@@ -39,8 +40,10 @@ class Seen(NamedTuple):
         first, reward = timestep.first.copy(), timestep.reward.copy()
         return Seen(timestep.obs, timestep.avail, timestep.world, first, action, reward, carry)
 
-    def inputs(self, learner: Learner) -> Inputs:
-        return learner.inputs(self.obs, self.first, self.last_action, self.last_reward)
+    def read(self, actor: Actor) -> types.Seen:
+        """What the actor reads of it."""
+        inputs = actor.inputs(self.obs, self.first, self.last_action, self.last_reward)
+        return types.Seen(inputs, self.avail, actor.world(self.obs, self.world))
 
 
 class Stream(NamedTuple):
@@ -58,7 +61,7 @@ class Track(NamedTuple):
     obs: list[Any]  # T of [S, n, M, ...]
     avail: list[Any]
     world: list[Any]
-    value: list[Array]  # T + 1 of [S, n], the last one after the last step
+    note: list[Note]  # T + 1 of [S, n], the last one after the last step
     carries: list[PyTree]  # T/L of [S, n, M, ...]
     before: tuple[Any, Any]  # action and reward that led to the first observation
     action: np.ndarray  # [S, T, n, M]
@@ -70,12 +73,12 @@ class Track(NamedTuple):
     valid: np.ndarray | None
     info: dict[str, np.ndarray]
 
-    def keep(self, t: int, seen: Seen, value: Array, kept: tuple[Any, Any, Any]) -> None:
+    def keep(self, t: int, seen: Seen, note: Note, kept: tuple[Any, Any, Any]) -> None:
         """What was acted on; `kept` is the part of it that stays on the device."""
         self.obs.append(kept[0])
         self.avail.append(kept[1])
         self.world.append(kept[2])
-        self.value.append(value)
+        self.note.append(note)
         self.first[:, t] = seen.first
 
     def put(self, t: int, timestep: TimeStep) -> None:

@@ -1,0 +1,188 @@
+"""What an algorithm is to the rest of the package: `Algorithm`, its `Actor`, its state and its hyperparameters.
+
+A program collects rollouts with the actor and hands them to `update`. It knows nothing else about any algorithm.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from types import ModuleType
+from typing import NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from pqn.algorithms.packing import Packed
+from pqn.algorithms.segments import Segments
+from pqn.config import Config, LearnerConfig
+from pqn.exploration import linear
+from pqn.fields import hints, split
+from pqn.types import Array, Draw, EnvSpec, Inputs, Note, Policy, PyTree, Rollout, Seen
+
+Metrics = dict[str, Array]  # name -> what an update reports
+
+TRACED = tuple(name for name, hint in hints(LearnerConfig).items() if split(hint)[0] is float)
+DERIVED = (
+    "lr_final",  # the learning rate at the end of its schedule
+    "eps_updates",  # updates over which ε falls
+    "updates",  # updates over which the learning rate falls
+)
+
+
+class Hyper(namedtuple("Hyper", (*TRACED, *DERIVED))):
+    """Hyperparameters that are traced, not compiled in: a change needs no new compilation, and a sweep is a vmap.
+
+    Every option of the group `learner` that is a number with a fraction is one, under its own name.
+    """
+
+    __slots__ = ()
+
+    @staticmethod
+    def of(config: Config) -> Hyper:
+        return Hyper(*(jnp.asarray(value, jnp.float32) for value in Hyper.numbers(config)))
+
+    @staticmethod
+    def numbers(config: Config) -> Hyper:
+        """The same as plain numbers, in Python's precision."""
+        learner, updates = config.learner, config.schedule_updates
+        traced = {name: getattr(learner, name) for name in TRACED}
+        lr_final = 0.0 if learner.lr_decay else learner.lr
+        return Hyper(**traced, lr_final=lr_final, eps_updates=learner.eps_decay * updates, updates=updates)
+
+    def epsilon(self, update: Array | float, xp: ModuleType = jnp) -> Array:
+        """ε of the rollout after `update` updates."""
+        return linear(self.eps_start, self.eps_finish, self.eps_updates, update, xp)
+
+    def learning_rate(self, step: Array | float, steps_per_update: int, xp: ModuleType = jnp) -> Array:
+        """The learning rate of the gradient step after `step` others."""
+        return linear(self.lr, self.lr_final, steps_per_update * self.updates, step, xp)
+
+
+def schedules(config: Config, update: int) -> dict[str, float]:
+    """ε and learning rate after `update` updates, for the record: the compiled program's rule, on the host."""
+    hyper = Hyper.numbers(config)
+    return {"epsilon": float(hyper.epsilon(update, np)), "lr": float(hyper.learning_rate(update, 1, np))}
+
+
+class LearnerState(NamedTuple):
+    """All that learning changes."""
+
+    params: PyTree
+    stats: PyTree  # running statistics of batch norms; {} without any
+    opt: PyTree  # the optimiser's, of the parameters as `Packed`
+    updates: Array  # int32, rollouts learned from so far
+
+
+class Progress(NamedTuple):
+    """What one gradient step changes."""
+
+    params: Packed
+    stats: PyTree
+    opt: PyTree
+
+
+class Work(NamedTuple):
+    """What is to be learned from one rollout: K gradient steps."""
+
+    segments: Segments
+    orders: Array  # [K, B] the segments of each minibatch
+    steps: Array  # [K] float32, gradient steps since the start of the run: an int32 would overflow in long ones
+    metrics: Metrics  # what is known before the first gradient step
+
+    def part(self, start: Array, count: int) -> Work:
+        """`count` of its gradient steps, from number `start` on."""
+        orders, steps = (jax.lax.dynamic_slice_in_dim(x, start, count) for x in (self.orders, self.steps))
+        return self._replace(orders=orders, steps=steps)
+
+
+class Actor(Protocol):
+    """How an algorithm acts: pure functions of a `Policy`. Leaves have the axes [N, M, ...], or any B for N."""
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def spec(self) -> EnvSpec: ...
+
+    @property
+    def value_shape(self) -> tuple[int, ...]:
+        """Shape of one environment's value: (), or (M,) where every agent has its own."""
+        ...
+
+    def check(self) -> None:
+        """Raises `ConfigError` where the network cannot take the environment's observations."""
+        ...
+
+    def init(self, key: Array) -> Policy:
+        """Fresh parameters and statistics."""
+        ...
+
+    def initial_carry(self, *shape: int) -> PyTree:
+        """Recurrent state at the start of an episode, of [*shape] agents; () for feed-forward networks."""
+        ...
+
+    def inputs(self, obs: Array, first: Array, last_action: Array, last_reward: Array) -> Inputs:
+        """What the network reads; parts of the past that it does not read are None, and not stored."""
+        ...
+
+    def world(self, obs: Array, world: Array | None) -> Array | None:
+        """What is read of the global state [N, W], or None."""
+        ...
+
+    def scores(self, policy: Policy, carry: PyTree, inputs: Inputs) -> tuple[PyTree, Array]:
+        """The carry after `inputs`, and what the actions [N, M, A] are ranked by: Q-values, for one."""
+        ...
+
+    def act(self, policy: Policy, carry: PyTree, seen: Seen, draw: Draw) -> tuple[PyTree, Array, Note]:
+        """The carry after what was seen, actions [N, M], and what learning will need of this step."""
+        ...
+
+    def value(self, policy: Policy, carry: PyTree, seen: Seen) -> Array:
+        """V of what was seen [N], where nobody acts on it."""
+        ...
+
+
+class Algorithm(Protocol):
+    """How an algorithm learns: pure functions for one configuration and one environment."""
+
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def spec(self) -> EnvSpec: ...
+
+    @property
+    def actor(self) -> Actor: ...
+
+    def init(self, key: Array) -> LearnerState:
+        """Fresh parameters, statistics and optimiser state."""
+        ...
+
+    def policy(self, state: LearnerState) -> Policy:
+        """What acting needs of the state."""
+        ...
+
+    def epsilon(self, state: LearnerState, hyper: Hyper) -> Array:
+        """How much the next rollout explores; `Draw.epsilon`."""
+        ...
+
+    def update(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> tuple[LearnerState, Metrics]:
+        """Learns from one rollout: `prepare`, `descend`, `finish`."""
+        ...
+
+    # The same in three parts. Where simulators step meanwhile, the gradient steps are queued a few at a time.
+
+    def prepare(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> tuple[Progress, Work]:
+        """Where the gradient steps start, and what they are."""
+        ...
+
+    def descend(self, progress: Progress, work: Work, hyper: Hyper) -> tuple[Progress, Metrics]:
+        """The gradient steps of `work`, or of a `part` of it. Metrics are [K]."""
+        ...
+
+    def finish(
+        self, state: LearnerState, progress: Progress, work: Work, metrics: Metrics
+    ) -> tuple[LearnerState, Metrics]:
+        """The state after the update, and the means of the metrics of all its gradient steps [K]."""
+        ...

@@ -1,0 +1,93 @@
+"""Parameters as a few arrays.
+
+Clipping and optimising one vector instead of a tree of small arrays takes fewer kernels, and their number is what a
+small network's gradient step costs on an accelerator. A large matrix stays as it is: in the vector it would have to be
+copied out of it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from pqn.types import Array, PyTree
+
+LARGE = 2**17  # numbers in an array
+
+
+class Layout(NamedTuple):
+    """How a tree of arrays was packed. Static: it is part of a compiled program, never data."""
+
+    structure: PyTree  # a treedef
+    shapes: tuple[tuple[int, ...], ...]
+    is_large: tuple[bool, ...]
+
+
+@jax.tree_util.register_pytree_node_class
+@dataclasses.dataclass(frozen=True)
+class Packed:
+    """A tree of arrays, of which all small ones are one vector. To jax it is a tree of `arrays`."""
+
+    arrays: tuple[Array, ...]
+    """The vector first, if there is a small array; then each large one."""
+    layout: Layout
+
+    def tree_flatten(self) -> tuple[tuple[Array, ...], Layout]:
+        return self.arrays, self.layout
+
+    @classmethod
+    def tree_unflatten(cls, layout: Layout, arrays: Iterable[Array]) -> Packed:
+        return cls(tuple(arrays), layout)
+
+    def unpack(self) -> PyTree:
+        """What `pack` was given. Axes that were added in front since, such as one of seeds, are kept."""
+        structure, shapes, is_large = self.layout
+        sizes = [math.prod(shape) for shape, large in zip(shapes, is_large, strict=True) if not large]
+        rest, ends = iter(self.arrays), list(itertools.accumulate(sizes))
+        small = iter(_split(next(rest), ends[:-1])) if sizes else iter(())
+        parts = [
+            next(rest) if large else _reshaped(next(small), shape)
+            for shape, large in zip(shapes, is_large, strict=True)
+        ]
+        return jax.tree.unflatten(structure, parts)
+
+
+def pack(tree: PyTree) -> Packed:
+    """The arrays of a tree without an axis of seeds."""
+    leaves, structure = jax.tree.flatten(tree)
+    small = [leaf.reshape(-1) for leaf in leaves if leaf.size < LARGE]
+    vector = (jnp.concatenate(small),) if small else ()
+    large = (leaf for leaf in leaves if leaf.size >= LARGE)
+    shapes, is_large = tuple(leaf.shape for leaf in leaves), tuple(leaf.size >= LARGE for leaf in leaves)
+    return Packed((*vector, *large), Layout(structure, shapes, is_large))
+
+
+def named(state: PyTree) -> PyTree:
+    """A state in which every `Packed` is the tree that it was made of: how checkpoints hold it."""
+    return jax.tree.map(lambda x: x.unpack() if _is_packed(x) else x, state, is_leaf=_is_packed)
+
+
+def packed_again(state: PyTree, like: PyTree) -> PyTree:
+    """The inverse of `named`, for a state of S seeds; `like` shows where something was packed."""
+    places, structure = jax.tree.flatten(like, is_leaf=_is_packed)
+    parts = structure.flatten_up_to(state)
+    together = [jax.vmap(pack)(part) if _is_packed(place) else part for place, part in zip(places, parts, strict=True)]
+    return structure.unflatten(together)
+
+
+def _is_packed(x: object) -> bool:
+    return isinstance(x, Packed)
+
+
+def _split(vector: Array, ends: list[int]) -> list[Array]:
+    return vector.__array_namespace__().split(vector, ends, axis=-1)
+
+
+def _reshaped(part: Array, shape: tuple[int, ...]) -> Array:
+    return part.reshape(*part.shape[:-1], *shape)

@@ -1,0 +1,55 @@
+"""The program for an environment, whichever kind it is of."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import cast
+
+from pqn.config import Config
+from pqn.device import simulator_groups
+from pqn.envs.check import check_quickly, is_ours
+from pqn.envs.check.declared import first_line, host_call
+from pqn.envs.contract import HostEnv, JaxEnv
+from pqn.errors import EnvError, PqnError
+from pqn.programs.base import EnvFactory, HostFactory, JaxFactory, Program
+from pqn.programs.compiled import CompiledProgram
+from pqn.programs.simulators.program import SimulatorProgram
+
+
+def make_program(config: Config, make_env: EnvFactory) -> Program:
+    """The program for the kind of environment that `make_env` makes.
+
+    Raises:
+      EnvError: the environment cannot be made, or is the user's own and breaks a promise at once.
+    """
+    env = _make(make_env, config.env.num_envs)
+    if isinstance(env, HostEnv):
+        try:
+            _check(env)
+        except EnvError:
+            with contextlib.suppress(Exception):  # what is wrong has been found
+                env.close()
+            raise
+        host_call("close", env.close)
+        groups = simulator_groups(getattr(env, "concurrent", False))
+        return SimulatorProgram(config, cast(HostFactory, make_env), env.spec, groups)
+    _check(env)
+
+    def make_or_reuse(num_envs: int) -> JaxEnv | HostEnv:
+        return env if num_envs == env.num_envs else _make(make_env, num_envs)
+
+    return CompiledProgram(config, cast(JaxFactory, make_or_reuse))
+
+
+def _make(make_env: EnvFactory, num_envs: int) -> JaxEnv | HostEnv:
+    try:
+        return make_env(num_envs)
+    except PqnError:
+        raise
+    except Exception as error:
+        raise EnvError(f"the environment could not be made: {type(error).__name__}: {first_line(error)}") from error
+
+
+def _check(env: JaxEnv | HostEnv) -> None:
+    if not is_ours(env):
+        check_quickly(env)
