@@ -23,8 +23,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pqn.runs import checkpoint
 from pqn.errors import CheckpointError, DamagedCheckpoint
+from pqn.runs import checkpoint
 
 
 class Net(NamedTuple):

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from pqn.runs import directory as runs
 from pqn.errors import RunError
+from pqn.runs import directory as runs
 from pqn.runs import provenance
 from pqn.runs.directory import RunDir, default_path
 from pqn.runs.provenance import describe_environment

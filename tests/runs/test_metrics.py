@@ -18,8 +18,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pqn.runs import metrics
 from pqn.errors import RunError
+from pqn.runs import metrics
 from pqn.runs.metrics import MetricsWriter, curve, read_metrics, to_json
 
 

@@ -31,8 +31,8 @@ import numpy as np
 import safetensors
 from safetensors.numpy import save as serialise
 
-from pqn.runs import files
 from pqn.errors import CheckpointError, DamagedCheckpoint, reason
+from pqn.runs import files
 from pqn.runs.files import fsync_directory
 from pqn.runs.metrics import to_json
 

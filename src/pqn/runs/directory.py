@@ -16,20 +16,15 @@ from __future__ import annotations
 import datetime
 import errno
 import os
-import platform
 import re
 import socket
-import subprocess
-import sys
 import warnings
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from pqn.runs import files
 from pqn.errors import RUN_DIRECTORY, RunError, reason
-from pqn.runs.identity import version, versions_of
+from pqn.runs import files
 from pqn.runs.metrics import to_json
 
 CONFIG = "config.json"
@@ -253,5 +248,3 @@ def _holder(descriptor: int) -> str:
         return "another process"
     elsewhere = len(fields) > 1 and fields[1] != socket.gethostname()
     return f"process {fields[0]}" + (f" on {fields[1]}" if elsewhere else "")
-
-

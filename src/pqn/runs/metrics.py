@@ -23,8 +23,8 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from pqn.runs import files
 from pqn.errors import RunError, reason
+from pqn.runs import files
 
 Row = dict[str, Any]
 MOST_BYTES = 2**30  # of a metrics file; a row takes some hundred
