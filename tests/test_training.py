@@ -141,7 +141,7 @@ def logged(run: Path) -> list:
     return [{k: v for k, v in row.items() if k not in clocks} for row in read_metrics(run / "metrics.jsonl")]
 
 
-LONGER = ["--total-steps", "64000", "--save.checkpoints", "50", "--save.logs", "100", "--eval.count", "4"]
+LONGER = ["--total-steps", "64000", "--save.checkpoints", "50", "--log.rows", "100", "--eval.count", "4"]
 SMALL = ["--env.num-envs", "8", "--network.hidden", "16", "--learner.rollout-steps", "8", "--learner.minibatches", "4"]
 
 

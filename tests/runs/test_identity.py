@@ -18,7 +18,6 @@ from conftest import tiny
 from hostenvs import HostFromJax
 
 import pqn
-from pqn.runs import checkpoint, directory as runs
 from pqn import training
 from pqn.cli.main import main
 from pqn.envs import registry
@@ -26,10 +25,12 @@ from pqn.envs.contract import Autoreset, Outcome
 from pqn.errors import CheckpointError, EnvError, PqnError, RunError
 from pqn.play import evaluate_run
 from pqn.progress import Progress
+from pqn.runs import checkpoint
+from pqn.runs import directory as runs
 from pqn.theory.monitor import measure_run
 from pqn.types import EnvSpec
 
-SHORT = {"save.checkpoints": 2, "eval.count": 1, "save.logs": 2, "total_steps": 128}
+SHORT = {"save.checkpoints": 2, "eval.count": 1, "log.rows": 2, "total_steps": 128}
 OLD = Path(__file__).parents[1] / "data" / "run-96e9915"
 
 
@@ -369,12 +370,12 @@ def test_an_edited_configuration_is_refused_by_name(copy, change, sentence, caps
 
 
 def test_what_may_change_is_said(copy):
-    edit(copy / "config.json", save__keep=1, eval__num_envs=3, env__cores="shared")
+    edit(copy / "config.json", save__keep=1, eval__num_envs=3, simulators__cores="shared")
     listening = Listening()
     pqn.resume(copy, progress=listening)
     changed = [line for line in listening.said if "changed since the checkpoint" in line]
     assert len(changed) == 1 and "save.keep is 1 in config.json and 3 in the checkpoint" in changed[0]
-    assert "eval.num_envs is 3" in changed[0] and "env.cores" in changed[0]
+    assert "eval.num_envs is 3" in changed[0] and "simulators.cores" in changed[0]
 
 
 def test_a_checkpoint_of_another_run_is_refused(copy, finished_run):

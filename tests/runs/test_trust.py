@@ -25,12 +25,12 @@ import pytest
 from conftest import build, tiny
 
 import pqn
-from pqn.runs import checkpoint
 from pqn import training
 from pqn.cli import plot
 from pqn.cli.main import main
 from pqn.errors import PqnError
 from pqn.progress import Progress
+from pqn.runs import checkpoint
 
 SECONDS = 20  # a spoiled run that takes longer hangs; a tenth of a second is usual
 NEWEST, OLDER = "step-000000000010", "step-000000000008"
@@ -296,7 +296,7 @@ MANIFESTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "another network": put("metadata.config.network.hidden", [32]),
     "a recurrent network": put("metadata.config.network.memory", "lstm"),
     "a network that is none": put("metadata.config.network.torso", "os:system"),
-    "a logger that is none": put("metadata.config.save.loggers", [f"{CANARY}"]),
+    "a logger that is none": put("metadata.config.log.to", [f"{CANARY}"]),
     "an option more": put("metadata.config.learner.evil", 1),
     "no learner": drop("metadata.config.learner"),
     "no configuration": drop("metadata.config"),

@@ -20,22 +20,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from pqn.runs import directory as runs
-from pqn.runs import files, provenance
 from pqn.config import Config
 from pqn.envs import registry, source
 from pqn.errors import CheckpointError, DamagedCheckpoint, EnvError, PqnError, RunError
+from pqn.runs import directory as runs
+from pqn.runs import files, provenance
 from pqn.runs.identity import STRUCTURE, EnvIdentity, identify, spec_difference, spec_from_dict, version_changes
 from pqn.runs.metrics import to_json
 from pqn.runs.pending import Pending
 
 if TYPE_CHECKING:
-    from pqn.runs.checkpoint import Contents
     from pqn.algorithms.pqn import Learner, LearnerState
+    from pqn.runs.checkpoint import Contents
     from pqn.types import EnvSpec
 
 # Options that never change what a run computes, only what is watched and kept of it, and on which cores.
-MAY_CHANGE = ("eval.", "save.", "env.cores")
+MAY_CHANGE = ("eval.", "log.", "save.", "simulators.cores", "simulators.greedy_envs")
 # The parts of a state, of either kind of program: nothing else belongs into a checkpoint.
 _PARTS = {"learner", "stream", "key", "whole", "beside", "envs"}
 _MOST_TEXT = 200  # characters of a name
@@ -185,8 +185,8 @@ class Trained:
         """
         import jax
 
-        from pqn.runs import checkpoint
         from pqn.algorithms.pqn import Learner
+        from pqn.runs import checkpoint
 
         try:
             learner = Learner(self.config, self.spec)
