@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from conftest import tiny
 from hostenvs import HostFromJax, Savable
+from saved import read_tree
 from test_collect import host_program
 
 import pqn
@@ -56,7 +57,7 @@ class FailingSavable(Failing, Savable):
 
 def final(run):
     path = checkpoint.latest(run / "checkpoints")
-    return checkpoint.read_tree(path)
+    return read_tree(path)
 
 
 def make(kind, env=None, **attributes):
