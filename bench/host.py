@@ -9,7 +9,7 @@
 One process, five measurements of the same number of steps, interleaved and repeated; the best of each counts, since
 noise only ever slows down. Alone: one pool of N environments stepped with random actions. Grouped: the groups of a run,
 stepped likewise. Collecting: the groups and a network. Training: collecting and learning, as a run does it, with and
-without `learner.overlap`. The row also says how many cores each kept busy on average and how many threads waited for
+without `simulators.overlap`. The row also says how many cores each kept busy on average and how many threads waited for
 one, and how long a step of one group takes while collecting: in all, and of it in the call that has actions computed,
 and in waiting for the simulator.
 """
@@ -222,7 +222,7 @@ def main() -> None:
     for groups in given.groups or [simulator_groups(getattr(pool, "concurrent", False))]:
         # One after the other, each with emulators that both programs share: making them takes longer than measuring.
         programs = {
-            name: SimulatorProgram(config.replace({"learner.overlap": overlap}), make_env, pool.spec, groups)
+            name: SimulatorProgram(config.replace({"simulators.overlap": overlap}), make_env, pool.spec, groups)
             for name, overlap in (("training", False), ("overlapped", True))
         }
         programs["overlapped"].pool = programs["training"].pool
@@ -269,7 +269,7 @@ def _least(best: dict[str, Spent], name: str, spent: Spent) -> None:
 
 def _config(given: argparse.Namespace) -> Config:
     """That of the preset, or a small one."""
-    beside = {"eval.beside": given.beside}
+    beside = {"simulators.greedy_envs": given.beside}
     if given.preset:
         return preset(given.preset, beside).validate()
     options = {

@@ -27,7 +27,7 @@ from pqn.runs.metrics import read_metrics
 
 TINY = {
     "total-steps": 96_000, "env.num-envs": 8, "network.hidden": 16, "learner.rollout-steps": 8, "seeds": 2,
-    "learner.minibatches": 4, "eval.count": 20, "eval.num-envs": 8, "save.checkpoints": 60, "save.logs": 100,
+    "learner.minibatches": 4, "eval.count": 20, "eval.num-envs": 8, "save.checkpoints": 60, "log.rows": 100,
 }  # fmt: skip
 CLOCKS = ("wall", "steps_per_second", "peak_memory_bytes")
 

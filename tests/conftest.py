@@ -33,7 +33,7 @@ TINY = {
     "learner.minibatches": 4,
     "eval.num_envs": 4,
     "eval.count": 2,
-    "save.logs": 4,
+    "log.rows": 4,
     "save.checkpoints": 5,
 }
 """Options that make any preset small enough to compile and run in a test."""

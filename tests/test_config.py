@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from pqn.config import Config
+from pqn import renamed
+from pqn.config import ALGORITHMS, Config
 from pqn.errors import ConfigError
 
 BAD = [
@@ -56,3 +57,46 @@ def test_unknown_fields_in_a_file_are_named():
 def test_remainder_of_steps_is_left_out():
     config = Config().replace(total_steps=5000)
     assert config.updates == 2 and config.steps_per_update == 2048
+
+
+OLD = {
+    "env": {"name": "CartPole-v1", "cores": "apart"},
+    "learner": {"lam": 0.5, "overlap": True},
+    "eval": {"count": 3, "beside": 2},
+    "save": {"keep": 1, "logs": 7, "loggers": ["wandb"], "stability": 4},
+}
+
+
+def test_the_names_of_older_runs_are_read():
+    config = Config.from_dict(OLD)
+    options = {"learner.lam": 0.5, "eval.count": 3, "save.keep": 1, "simulators.overlap": True}
+    options |= {"simulators.greedy_envs": 2, "log.rows": 7, "log.to": ("wandb",), "log.stability": 4}
+    assert config == Config().replace(options) and config.simulators.cores == "reserved"
+    assert OLD["env"]["cores"] == "apart"  # what was given is not changed
+    assert Config.from_dict({"env": {"cores": "shared"}}).simulators.cores == "shared"
+    assert Config.from_dict({}).algorithm == "pqn"
+
+
+@pytest.mark.parametrize("old", renamed.OPTIONS)
+def test_an_old_name_is_an_error_that_names_the_new_one(old):
+    new = renamed.OPTIONS[old]
+    group, option = new.split(".")
+    with pytest.raises(ConfigError, match=rf"^there is no option {old}; it is {new} now$"):
+        Config().replace({old: getattr(getattr(Config(), group), option)})
+
+
+def test_an_option_has_one_name_in_a_file():
+    with pytest.raises(ConfigError, match=r"save.logs and log.rows are both there"):
+        Config.from_dict({"save": {"logs": 7}, "log": {"rows": 7}})
+    for data in ({"save": {"logs": 7}, "log": 3}, {"env": {"cores": ["apart"]}}, {"simulators": {"cores": "apart"}}):
+        with pytest.raises(ConfigError, match=r"log.rows are both|simulators.cores is"):
+            Config.from_dict(data)
+
+
+def test_an_algorithm_is_one_of_those_that_are_listed(monkeypatch):
+    with pytest.raises(ConfigError, match="algorithm is 'dqn'; it must be one of pqn"):
+        Config().replace(algorithm="dqn")
+    monkeypatch.setitem(ALGORITHMS, "dqn", "pqn.algorithms.dqn:DQN")
+    assert Config().replace(algorithm="dqn").algorithm == "dqn"
+    with pytest.raises(ConfigError, match="it must be one of pqn, dqn; did you mean 'dqn'"):
+        Config().replace(algorithm="dqm")

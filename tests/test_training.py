@@ -16,6 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import build, run_updates, tiny
+from saved import read_tree, restore_latest
 
 import bench.kill
 import pqn
@@ -32,7 +33,7 @@ QUIET = Progress(quiet=True)
 def final_state(run: Path) -> dict:
     path = checkpoint.latest(run / "checkpoints")
     assert path is not None
-    return checkpoint.read_tree(path)
+    return read_tree(path)
 
 
 def assert_same(a, b) -> None:
@@ -141,7 +142,7 @@ def logged(run: Path) -> list:
     return [{k: v for k, v in row.items() if k not in clocks} for row in read_metrics(run / "metrics.jsonl")]
 
 
-LONGER = ["--total-steps", "64000", "--save.checkpoints", "50", "--save.logs", "100", "--eval.count", "4"]
+LONGER = ["--total-steps", "64000", "--save.checkpoints", "50", "--log.rows", "100", "--eval.count", "4"]
 SMALL = ["--env.num-envs", "8", "--network.hidden", "16", "--learner.rollout-steps", "8", "--learner.minibatches", "4"]
 
 
@@ -267,7 +268,7 @@ def test_batch_statistics_survive_a_checkpoint(tmp_path):
     config = tiny({"network.norm": "batch", "network.norm_input": "batch"})
     result = pqn.train(config, out=tmp_path / "run", progress=QUIET)
     program = build(config)
-    state, _ = checkpoint.restore_latest(result.run / "checkpoints", program.saved_shape())
+    state, _ = restore_latest(result.run / "checkpoints", program.saved_shape())
     learner = jax.tree.map(lambda x: x[0], state.learner)
     obs = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
     from pqn.types import Inputs

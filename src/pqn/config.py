@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
+from pqn import renamed
 from pqn.errors import ConfigError, suggest
-from pqn.fields import Options, Within, brief, hints, is_group
+from pqn.fields import OneOf, Options, Within, brief, hints, is_group
 
 MOST = 2**31 - 1  # what the compiled program can count to
+
+ALGORITHMS: dict[str, str] = {"pqn": "pqn.algorithms.pqn:PQN"}
+"""Each algorithm's name and its class, as `module:class`. The class is imported when it is used."""
 
 Copies = Annotated[int, Within(1, 2**20)]  # of environments
 Width = Annotated[int, Within(1, 2**16)]  # of a layer
@@ -26,9 +30,6 @@ Seed = Annotated[int, Within(0, MOST)]
 Share = Annotated[float, Within(0.0, 1.0)]
 Positive = Annotated[float, Within(above=0.0)]
 NotNegative = Annotated[float, Within(0.0)]
-
-
-ALGORITHMS: dict[str, str] = {"pqn": "pqn.algorithms.pqn:PQN"}  # name -> module:class
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,10 +43,22 @@ class EnvConfig(Options, prefix="env."):
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
     """Options of the environment, as `key=value` pairs. They add to the preset's and win over them; `key=` (in Python
     None) drops one of the preset's."""
-    cores: Literal["apart", "shared"] = "apart"
-    """Simulators outside of JAX that step on threads of their own, beside an accelerator and with 8 cores or more: each
-    of their threads stays on one core, and two cores belong to the rest of the program. `shared`: everybody runs
-    everywhere, as is better on a machine that is busy with something else."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SimulatorsConfig(Options, prefix="simulators."):
+    """Environments outside of JAX, such as Atari."""
+
+    cores: Literal["reserved", "shared"] = "reserved"
+    """With an accelerator and at least 8 cores, for simulators that have their own threads. `reserved`: each of these
+    threads stays on one core, and two other cores are for the rest of the program. `shared`: every thread may run on
+    every core; choose it when other programs use the machine."""
+    overlap: bool = False
+    """Learn from a rollout while the next one is collected with parameters that are one update old. It is faster where
+    learning takes long. It is not exactly Algorithm 1, and a resumed run starts new episodes."""
+    greedy_envs: Annotated[int, Within(0, 2**20)] = 8
+    """Greedy environments per seed that are stepped during training. Evaluations report their episodes; only the last
+    evaluation plays `eval.num_envs` new episodes. 0: every evaluation plays new episodes."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,9 +150,6 @@ class LearnerConfig(Options, prefix="learner."):
     """Coefficient of ½‖w‖² on the output layer's kernel."""
     l2_inner: NotNegative = 0.0
     """Coefficient of ½‖M‖² on all other kernels."""
-    overlap: bool = False
-    """Environments outside of JAX: learn from a rollout while the next one is collected with parameters one update old.
-    Faster where learning takes long; not quite Algorithm 1, and a resumed run then starts new episodes."""
     bootstrap_truncation: bool = True
     """Bootstrap from the true last observation of an episode cut by a time limit. Off, such an end counts as terminal,
     as in the published results."""
@@ -153,9 +163,6 @@ class EvalConfig(Options, prefix="eval."):
     """Evaluations over the run, evenly spaced, the last one on the final weights; one more before training. 0: none."""
     num_envs: Copies = 64
     """Episodes per evaluation and seed: the first full episode of each environment."""
-    beside: Annotated[int, Within(0, 2**20)] = 8
-    """Environments outside of JAX: greedy ones stepped beside training, per seed. The evaluations during the run report
-    their episodes, and only the last one stops to play `num_envs` episodes. 0: every evaluation does."""
     epsilon: Share = 0.0
     """ε while evaluating."""
     max_steps: StepsOrDefault = 0
@@ -163,8 +170,21 @@ class EvalConfig(Options, prefix="eval."):
 
 
 @dataclasses.dataclass(frozen=True)
+class LogConfig(Options, prefix="log."):
+    """Metrics: what is written during the run, and where to."""
+
+    rows: Annotated[int, Within(1, 10**6)] = 100
+    """Training rows in metrics.jsonl over the run."""
+    stability: Times = 0
+    """Measurements of TD stability over the run (`pqn stability` explains them). Each takes as long as about a thousand
+    gradient steps."""
+    to: tuple[Literal["tensorboard", "wandb"], ...] = ()
+    """Loggers that also get the metrics."""
+
+
+@dataclasses.dataclass(frozen=True)
 class SaveConfig(Options, prefix="save."):
-    """Checkpoints and logs."""
+    """Checkpoints."""
 
     checkpoints: Annotated[int, Within(1, 10**6)] = 10
     """Checkpoints over the run, evenly spaced. At least the final one is always written."""
@@ -172,13 +192,6 @@ class SaveConfig(Options, prefix="save."):
     """How many of them to keep on disk."""
     minutes: Positive = 10.0
     """Also write one when this much time has passed since the last."""
-    logs: Annotated[int, Within(1, 10**6)] = 100
-    """Rows in metrics.jsonl over the run."""
-    stability: Times = 0
-    """Measurements of TD stability over the run (`pqn stability` explains them); each costs about a thousand gradient
-    steps."""
-    loggers: tuple[Literal["tensorboard", "wandb"], ...] = ()
-    """Also send the metrics to these."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,7 +200,7 @@ class Config(Options):
 
     preset: str = "custom"
     """Name of the preset this configuration started from."""
-    algorithm: str = "pqn"
+    algorithm: Annotated[str, OneOf(ALGORITHMS)] = "pqn"
     """Which algorithm learns."""
     total_steps: Annotated[int, Within(1, 10**15)] = 500_000
     """Environment steps per seed."""
@@ -196,9 +209,11 @@ class Config(Options):
     seeds: Annotated[int, Within(1, 2**16)] = 1
     """How many seeds to train at once, as one compiled program."""
     env: EnvConfig = dataclasses.field(default_factory=EnvConfig)
+    simulators: SimulatorsConfig = dataclasses.field(default_factory=SimulatorsConfig)
     network: NetworkConfig = dataclasses.field(default_factory=NetworkConfig)
     learner: LearnerConfig = dataclasses.field(default_factory=LearnerConfig)
     eval: EvalConfig = dataclasses.field(default_factory=EvalConfig)
+    log: LogConfig = dataclasses.field(default_factory=LogConfig)
     save: SaveConfig = dataclasses.field(default_factory=SaveConfig)
 
     @property
@@ -268,10 +283,12 @@ class Config(Options):
     def from_dict(data: Mapping[str, Any]) -> Config:
         """Inverse of `to_dict`, also after a trip through JSON. Missing names take defaults.
 
+        Names and values that older versions wrote are read as what they are called now.
+
         Raises:
           ConfigError: a name is unknown, or a value has the wrong type or is out of bounds.
         """
-        return _build(Config, data, "")
+        return _build(Config, renamed.read(data), "")
 
 
 def _set(config: Any, name: str, path: list[str], value: Any) -> Any:
@@ -279,7 +296,7 @@ def _set(config: Any, name: str, path: list[str], value: Any) -> Any:
     fields = hints(type(config))
     first, *rest = path
     if first not in fields:
-        raise ConfigError(f"there is no option {brief(name)}{suggest(first, fields)}")
+        raise ConfigError(_unknown(name, first, fields))
     current = getattr(config, first)
     if isinstance(current, dict):
         value = current | _merged(name, rest, value)
@@ -291,6 +308,13 @@ def _set(config: Any, name: str, path: list[str], value: Any) -> Any:
         part = next(iter(hints(type(current))))
         raise ConfigError(f"{name} is a group of options; set one of its parts, such as '{name}.{part}'")
     return dataclasses.replace(config, **{first: value})
+
+
+def _unknown(name: object, part: str, known: Iterable[str]) -> str:
+    """The sentence about an option that does not exist; `part` is the word of its name that is not among `known`."""
+    if name in renamed.OPTIONS:
+        return f"there is no option {name}; it is {renamed.OPTIONS[str(name)]} now"
+    return f"there is no option {brief(name)}{suggest(part, known)}"
 
 
 def _merged(name: str, rest: list[str], value: Any) -> dict[str, Any]:
@@ -311,7 +335,7 @@ def _build(cls: type, data: Any, prefix: str) -> Any:
     values = {}
     for name, value in data.items():
         if name not in fields:
-            raise ConfigError(f"there is no option {brief(f'{prefix}{name}')}{suggest(str(name), fields)}")
+            raise ConfigError(_unknown(f"{prefix}{name}", str(name), fields))
         hint = fields[name]
         values[name] = _build(hint, value, f"{name}.") if is_group(hint) else value
     return cls(**values)

@@ -15,7 +15,7 @@ import numbers
 import reprlib
 import types
 import typing
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, Literal, TypeGuard
 
 from pqn.errors import ConfigError, suggest
@@ -35,6 +35,13 @@ class Within:
 
     def __contains__(self, value: float) -> bool:
         return self.least <= value <= self.most and value > self.above
+
+
+@dataclasses.dataclass(frozen=True)
+class OneOf:
+    """The texts that a field may hold: those that `names` holds when the value is checked."""
+
+    names: Collection[str]
 
 
 class Options:
@@ -107,10 +114,14 @@ def brief(value: Any) -> str:
 
 
 def split(hint: Any) -> tuple[Any, Within]:
-    """The bare type of a field and its bounds."""
+    """The bare type of a field and its bounds. `OneOf` becomes a `Literal`."""
     if typing.get_origin(hint) is not typing.Annotated:
         return hint, Within()
     bare, *notes = typing.get_args(hint)
+    for note in notes:
+        if isinstance(note, OneOf):
+            literal: Any = Literal
+            return literal[tuple(note.names)], Within()
     return bare, next((note for note in notes if isinstance(note, Within)), Within())
 
 

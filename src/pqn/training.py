@@ -70,7 +70,7 @@ def train(
       PqnError: with a sentence for the user. `Interrupted` after Ctrl-C, `Diverged` on NaN or infinity.
     """
     config.validate()
-    check_loggers(config.save.loggers)
+    check_loggers(config.log.to)
     enable_compilation_cache()
     progress = progress or Progress()
     source = given(config.env.name if env is None else env, config.env.kwargs)
@@ -158,8 +158,8 @@ def _say_changes(opened: OpenedRun, trained: Trained, progress: Progress) -> Non
     changed = differences(opened.config, trained.config)
     if changed:
         progress.warn(f"changed since the checkpoint: {describe(changed)}")
-    if opened.config.save.loggers:
-        progress.note(f"metrics also go to {', '.join(opened.config.save.loggers)} (save.loggers)")
+    if opened.config.log.to:
+        progress.note(f"metrics also go to {', '.join(opened.config.log.to)} (log.to)")
 
 
 class _Loop:
@@ -169,9 +169,9 @@ class _Loop:
         self.program, self.config, self.run, self.progress = program, program.config, run, progress
         self.about = about
         self.metrics = MetricsWriter(run.metrics)
-        for name in self.config.save.loggers:
+        for name in self.config.log.to:
             files.is_directory(run.path / name)  # where they write; a link must not lead them elsewhere
-        self.loggers = open_loggers(self.config.save.loggers, run.path, self.config.to_dict(), progress.warn)
+        self.loggers = open_loggers(self.config.log.to, run.path, self.config.to_dict(), progress.warn)
         self.update = 0  # updates done so far
         self.earlier = {"wall": 0.0, "train": 0.0}  # seconds spent by earlier processes of this run
         self.train_seconds = 0.0
@@ -201,7 +201,7 @@ class _Loop:
     def fit(self, state: RunState) -> Result:
         """Runs to the end, to divergence or to the first signal, whichever comes first."""
         config = self.config
-        counts = (config.save.logs, config.eval.count, config.save.stability, config.save.checkpoints)
+        counts = (config.log.rows, config.eval.count, config.log.stability, config.save.checkpoints)
         log, evaluate, stability, save = (_Every(config.updates, count) for count in counts)
         limit = 1
         with _Signals() as signals, self.metrics, contextlib.ExitStack() as stack:

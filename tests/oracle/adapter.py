@@ -173,7 +173,7 @@ def settings(config: Config, ring: Ring) -> Settings:
         l2_inner=c.l2_inner,
         fresh_targets=c.targets == "minibatch",
         bootstrap_truncation=c.bootstrap_truncation,
-        overlap=c.overlap,
+        overlap=config.simulators.overlap,
     )
 
 
@@ -257,7 +257,7 @@ def _start(config: Config, ring: Ring, params: Any, stats: Any, updates: int, se
     beside_key = jax.random.fold_in(env_key, np.iinfo(np.int32).max)
     luck, luck_beside = (
         np.asarray(jax.random.bits(key, (count,), "uint32") >> 1)
-        for key, count in ((env_key, config.env.num_envs), (beside_key, config.eval.beside))
+        for key, count in ((env_key, config.env.num_envs), (beside_key, config.simulators.greedy_envs))
     )
     s, chances = settings(config, ring), []
     for _ in range(updates + 1):

@@ -108,7 +108,7 @@ def options(case: dict[str, Any]) -> dict[str, Any]:
         "seeds": case["seeds"],
         "env.num_envs": ENVS,
         "eval.count": 1 if case.get("beside") else 0,
-        "eval.beside": case.get("beside", 0),
+        "simulators.greedy_envs": case.get("beside", 0),
         "network.hidden": get("hidden"),
         "network.norm": get("norm"),
         "network.norm_input": case["norm_input"],
@@ -140,7 +140,7 @@ def options(case: dict[str, Any]) -> dict[str, Any]:
         "learner.reward_scale": get("reward_scale"),
         "learner.l2_final": get("l2_final"),
         "learner.l2_inner": get("l2_inner"),
-        "learner.overlap": case.get("overlap", False),
+        "simulators.overlap": case.get("overlap", False),
         "learner.bootstrap_truncation": case["bootstrap"],
     }
 

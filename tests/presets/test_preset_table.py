@@ -146,16 +146,16 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 # counts as an end; recurrent ones compute targets in every minibatch, from whole rollouts. The rest is not about
 # learning, and of no source: how often is evaluated and saved.
 COMMON: dict[str, Any] = {
-    "seed": 0, "seeds": 1, "env.kwargs": {}, "env.cores": "apart",
+    "seed": 0, "seeds": 1, "env.kwargs": {}, "simulators.cores": "reserved",
     "network.head": "linear", "network.conv": "matmul", "network.memory": "none", "network.memory_size": 128,
     "network.memory_layers": 1, "network.last_action": False, "network.last_reward": False, "network.agent_id": False,
     "network.dtype": "float32",
     "learner.segment_length": 0, "learner.burn_in": 0, "learner.targets": "rollout", "learner.optimizer": "radam",
     "learner.mixer": "vdn", "learner.mixer_size": 32, "learner.reward_scale": 1.0, "learner.l2_final": 0.0,
-    "learner.l2_inner": 0.0, "learner.overlap": False, "learner.bootstrap_truncation": False,
-    "eval.count": 10, "eval.num_envs": 64, "eval.beside": 8, "eval.epsilon": 0.0, "eval.max_steps": 0,
-    "save.checkpoints": 10, "save.keep": 3, "save.minutes": 10.0, "save.logs": 100, "save.stability": 0,
-    "save.loggers": (),
+    "learner.l2_inner": 0.0, "simulators.overlap": False, "learner.bootstrap_truncation": False,
+    "eval.count": 10, "eval.num_envs": 64, "simulators.greedy_envs": 8, "eval.epsilon": 0.0, "eval.max_steps": 0,
+    "save.checkpoints": 10, "save.keep": 3, "save.minutes": 10.0, "log.rows": 100, "log.stability": 0,
+    "log.to": (),
 }  # fmt: skip
 
 

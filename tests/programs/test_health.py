@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import tiny
+from saved import read_tree
 
 import pqn
 from pqn.envs.contract import Autoreset, Outcome
@@ -126,7 +127,7 @@ def test_a_run_ends_with_the_sentence_and_its_last_good_checkpoint(tmp_path):
     config = tiny({"save.checkpoints": 10, "eval.count": 0})
     with pytest.raises(EnvError, match=r"^seed 0, update 6: faulty gave a NaN .* the last good checkpoint is .*0005"):
         pqn.train(config, env=maker(Knobs(reward=math.nan)), out=tmp_path / "run", progress=QUIET)
-    tree = checkpoint.read_tree(checkpoint.latest(tmp_path / "run" / "checkpoints"))
+    tree = read_tree(checkpoint.latest(tmp_path / "run" / "checkpoints"))
     assert all(np.all(np.isfinite(x)) for x in jax.tree.leaves(tree["learner"]["params"]))
 
 

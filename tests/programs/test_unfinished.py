@@ -88,7 +88,9 @@ def test_means_are_over_what_is_known():
 def test_a_run_reports_them(tmp_path, kind):
     """Rows, summary and checkpoint of a run in JAX and of one outside of it."""
     env = LongOrShort() if kind is LongOrShort else lambda n: HostFromJax(LongOrShort(), n)
-    config = tiny({"eval.max_steps": LIMIT, "eval.num_envs": 16, "eval.count": 1, "eval.beside": 0}, total_steps=64)
+    config = tiny(
+        {"eval.max_steps": LIMIT, "eval.num_envs": 16, "eval.count": 1, "simulators.greedy_envs": 0}, total_steps=64
+    )
     result = pqn.train(config, env=env, out=tmp_path / "run", progress=Progress(quiet=True))
     rows = read_metrics(result.run / "metrics.jsonl")
     row = [row for row in rows if row["kind"] == "eval"][-1]

@@ -22,9 +22,12 @@ import optax
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from saved import restore, restore_latest
 
 from pqn.errors import CheckpointError, DamagedCheckpoint
-from pqn.runs import checkpoint
+from pqn.runs import checkpoint, manifest, state_tree
+from pqn.runs.leaves import Leaf
+from pqn.runs.manifest import DATA, MANIFEST
 
 
 class Net(NamedTuple):
@@ -56,7 +59,7 @@ def make_state(width: int = 8, seed: int = 0) -> State:
 
 def as_bytes(leaf: Any) -> tuple[str, tuple[int, ...], bytes]:
     """Everything that makes two arrays the same one: NaN payloads and the sign of zero included."""
-    if checkpoint._is_key(leaf):
+    if state_tree.is_key(leaf):
         leaf = jax.random.key_data(leaf)
     array = np.asarray(leaf)
     return array.dtype.name, array.shape, array.tobytes()
@@ -76,10 +79,10 @@ def test_full_training_state_comes_back_to_the_bit(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, state, 40, {"update": 5, "config": {"lr": 1e-3}, "best": np.float32(2)})
     assert path == tmp_path / "step-000000000040"
     assert sorted(p.name for p in path.iterdir()) == ["manifest.json", "state.safetensors"]
-    restored, metadata = checkpoint.restore(path, state)
+    restored, metadata = restore(path, state)
     assert_same(restored, state)
     assert metadata == {"step": 40, "update": 5, "config": {"lr": 1e-3}, "best": 2.0}
-    assert checkpoint.read_metadata(path) == metadata
+    assert checkpoint.read(path).metadata == metadata
     assert restored.key.dtype == state.key.dtype
     np.testing.assert_array_equal(jax.random.uniform(restored.key[1, 2]), jax.random.uniform(state.key[1, 2]))
 
@@ -87,7 +90,7 @@ def test_full_training_state_comes_back_to_the_bit(tmp_path: Path) -> None:
 def test_shapes_alone_are_enough_to_restore(tmp_path: Path) -> None:
     state = make_state()
     path = checkpoint.save(tmp_path, state, 1)
-    restored, _ = checkpoint.restore(path, jax.eval_shape(lambda: state))
+    restored, _ = restore(path, jax.eval_shape(lambda: state))
     assert_same(restored, state)
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(restored))
 
@@ -95,7 +98,7 @@ def test_shapes_alone_are_enough_to_restore(tmp_path: Path) -> None:
 @pytest.mark.parametrize("impl", ["threefry2x32", "rbg", "unsafe_rbg"])
 def test_prng_keys_keep_their_generator(tmp_path: Path, impl: str) -> None:
     key = jax.random.key(7, impl=impl)
-    restored, _ = checkpoint.restore(checkpoint.save(tmp_path, {"key": key}, 0), {"key": key})
+    restored, _ = restore(checkpoint.save(tmp_path, {"key": key}, 0), {"key": key})
     assert str(jax.random.key_impl(restored["key"])) == impl
     np.testing.assert_array_equal(jax.random.bits(restored["key"], (5,)), jax.random.bits(key, (5,)))
 
@@ -103,7 +106,7 @@ def test_prng_keys_keep_their_generator(tmp_path: Path, impl: str) -> None:
 def test_key_of_another_generator_is_refused(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, {"key": jax.random.key(7)}, 0)
     with pytest.raises(CheckpointError, match=r"key has dtype key<fry>, this run needs key<rbg>"):
-        checkpoint.restore(path, {"key": jax.random.key(7, impl="rbg")})
+        restore(path, {"key": jax.random.key(7, impl="rbg")})
 
 
 def test_odd_leaves(tmp_path: Path) -> None:
@@ -129,7 +132,7 @@ def test_odd_leaves(tmp_path: Path) -> None:
         "__metadata__": jnp.ones(4),
         "ünï cødé": jnp.ones(5),
     }
-    restored, _ = checkpoint.restore(checkpoint.save(tmp_path, state, 0), state)
+    restored, _ = restore(checkpoint.save(tmp_path, state, 0), state)
     restored["foreign"] = restored["foreign"].astype(">i4")
     assert_same(restored, state)
     assert [type(restored[name]) for name in ("number", "real", "truth")] == [int, float, bool]
@@ -138,7 +141,7 @@ def test_odd_leaves(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("state", [(), None, {}, jnp.arange(3), [jnp.float32(1)]])
 def test_small_trees(tmp_path: Path, state: Any) -> None:
-    assert_same(checkpoint.restore(checkpoint.save(tmp_path, state, 0), state)[0], state)
+    assert_same(restore(checkpoint.save(tmp_path, state, 0), state)[0], state)
 
 
 DTYPES = ["bool", "int8", "uint8", "int32", "uint32", "int64", "float16", "float32", "float64", "bfloat16", "complex64"]
@@ -169,7 +172,7 @@ def trees() -> st.SearchStrategy[Any]:
 @given(tree=trees(), step=st.integers(0, 10**12 - 1))
 def test_any_tree_round_trips(tmp_path: Path, tree: Any, step: int) -> None:
     path = checkpoint.save(tmp_path, tree, step, {"update": step}, keep=1)
-    restored, metadata = checkpoint.restore(path, tree)
+    restored, metadata = restore(path, tree)
     assert_same(restored, tree)
     assert metadata == {"step": step, "update": step}
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
@@ -180,9 +183,9 @@ def test_restored_arrays_own_their_memory() -> None:
     raw = np.zeros(4096 + 64, np.uint8)
     start = -raw.ctypes.data % 64
     aligned = raw[start : start + 4096].view(np.float32)
-    leaf = checkpoint.Leaf("x", aligned.shape, "float32")
+    leaf = Leaf("x", aligned.shape, "float32")
     for like in (jnp.zeros(1024), jax.ShapeDtypeStruct((1024,), jnp.float32)):
-        placed = checkpoint._place(leaf, aligned, like)
+        placed = state_tree.place(leaf, aligned, like)
         assert placed.unsafe_buffer_pointer() != aligned.ctypes.data
 
 
@@ -191,11 +194,9 @@ def test_names_are_readable_and_parameters_load_alone(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, {"learner": state, "a/b": {"c": jnp.ones(1)}}, 0)
     names = [leaf["path"] for leaf in json.loads((path / "manifest.json").read_text())["leaves"]]
     assert "learner/params/torso/Dense_0/kernel" in names
-    params = checkpoint.read_tree(path, "learner/params")
-    assert_same(params, jax.tree.map(np.asarray, state.params))
-    assert set(checkpoint.read_tree(path)) == {"learner", "a/b"}
-    with pytest.raises(CheckpointError, match=r"has nothing under 'weights': it holds a%2Fb, learner$"):
-        checkpoint.read_tree(path, "weights")
+    assert "a%2Fb/c" in names
+    params = checkpoint.place(checkpoint.read(path), jax.eval_shape(lambda: {"params": state.params}), "learner/")
+    assert_same(params["params"], jax.tree.map(np.asarray, state.params))
 
 
 @pytest.mark.parametrize("leaf", ["text", np.array(["text"]), np.array([None]), 10**30])
@@ -211,14 +212,14 @@ def test_leaves_that_are_no_arrays_are_named(tmp_path: Path, leaf: Any) -> None:
 def test_another_network_is_named_by_its_first_weight(tmp_path: Path) -> None:
     path = checkpoint.save(tmp_path, make_state(width=256), 0)
     with pytest.raises(CheckpointError) as error:
-        checkpoint.restore(path, make_state(width=64))
+        restore(path, make_state(width=64))
     assert str(error.value) == (
         "this checkpoint is from another network: params/torso/Dense_0/bias has shape (256,), this run needs (64,)"
     )
     state = make_state(width=256)
     narrow = State({"torso": {"Dense_0": {"bias": jnp.zeros(256), "kernel": jnp.zeros((4, 64))}}}, state.opt, state.key)
     with pytest.raises(CheckpointError) as error:
-        checkpoint.restore(path, narrow)
+        restore(path, narrow)
     assert str(error.value).endswith("params/torso/Dense_0/kernel has shape (4, 256), this run needs (4, 64)")
 
 
@@ -234,14 +235,14 @@ def test_other_differences_are_named(tmp_path: Path) -> None:
     ]
     for like, sentence in cases:
         with pytest.raises(CheckpointError, match=sentence):
-            checkpoint.restore(path, like)
+            restore(path, like)
 
 
 def test_a_mismatch_does_not_fall_back_to_an_older_checkpoint(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, make_state(width=8), 1)
     checkpoint.save(tmp_path, make_state(width=16), 2)
     with pytest.raises(CheckpointError, match="another network"):
-        checkpoint.restore_latest(tmp_path, make_state(width=8))
+        restore_latest(tmp_path, make_state(width=8))
 
 
 # ------------------------------------------------------------------------------------------------------------ damage
@@ -257,24 +258,24 @@ def flip(file: Path, position: int, bit: int) -> None:
 def test_every_flipped_bit_of_the_data_is_found(tmp_path: Path, eighth: int) -> None:
     state = make_state()
     path = checkpoint.save(tmp_path, state, 0)
-    size = (path / checkpoint.DATA).stat().st_size
-    flip(path / checkpoint.DATA, min(eighth * size // 8, size - 1), bit=eighth % 8)
+    size = (path / DATA).stat().st_size
+    flip(path / DATA, min(eighth * size // 8, size - 1), bit=eighth % 8)
     with pytest.raises(DamagedCheckpoint, match=r"step-000000000000 is damaged: the SHA-256 of state.safetensors"):
-        checkpoint.restore(path, state)
+        restore(path, state)
 
 
 def test_no_flipped_bit_of_the_manifest_changes_what_is_read(tmp_path: Path) -> None:
     """A flip may hit white space and do no harm; it must never be believed."""
     state = {"w": jnp.arange(3.0), "key": jax.random.key(0)}
     path = checkpoint.save(tmp_path, state, 12, {"update": 3})
-    manifest = path / checkpoint.MANIFEST
+    manifest = path / MANIFEST
     good, found = manifest.read_bytes(), 0
     for position in range(len(good)):
         flip(manifest, position, bit=position % 8)
         try:
-            restored, metadata = checkpoint.restore(path, state)
+            restored, metadata = restore(path, state)
         except DamagedCheckpoint as error:
-            assert checkpoint.MANIFEST in str(error) and "\n" not in str(error)
+            assert MANIFEST in str(error) and "\n" not in str(error)
             found += 1
         else:
             assert_same(restored, state)
@@ -283,56 +284,56 @@ def test_no_flipped_bit_of_the_manifest_changes_what_is_read(tmp_path: Path) -> 
     assert found > len(good) // 2
 
 
-@pytest.mark.parametrize("name", [checkpoint.DATA, checkpoint.MANIFEST])
+@pytest.mark.parametrize("name", [DATA, MANIFEST])
 @pytest.mark.parametrize("part", [0, 1, 7, 8, 9, 0.25, 0.5, 0.9, -1])
 def test_truncated_files_are_found(tmp_path: Path, name: str, part: float) -> None:
     state = make_state()
     path = checkpoint.save(tmp_path, state, 0)
     size = (path / name).stat().st_size
     length = int(size * part) if isinstance(part, float) else int(part) % (size + 1 if part >= 0 else size)
-    if name == checkpoint.MANIFEST and part == -1:
+    if name == MANIFEST and part == -1:
         length -= 1  # the last byte is a newline, which nobody misses
     os.truncate(path / name, length)
     with pytest.raises(DamagedCheckpoint, match=name):
-        checkpoint.restore(path, state)
+        restore(path, state)
 
 
-@pytest.mark.parametrize("name", [checkpoint.DATA, checkpoint.MANIFEST])
+@pytest.mark.parametrize("name", [DATA, MANIFEST])
 def test_missing_files_are_found(tmp_path: Path, name: str) -> None:
     path = checkpoint.save(tmp_path, make_state(), 0)
     (path / name).unlink()
     with pytest.raises(DamagedCheckpoint, match=f"damaged: {name} is missing"):
-        checkpoint.restore(path, make_state())
+        restore(path, make_state())
 
 
 def test_files_of_two_checkpoints_do_not_mix(tmp_path: Path) -> None:
     first, second = (checkpoint.save(tmp_path, make_state(seed=seed), seed) for seed in (1, 2))
-    shutil.copy(first / checkpoint.DATA, second / checkpoint.DATA)
+    shutil.copy(first / DATA, second / DATA)
     with pytest.raises(DamagedCheckpoint, match="SHA-256"):
-        checkpoint.restore(second, make_state())
+        restore(second, make_state())
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"null", b"\xff\xfe", b'{"manifest_sha256": 3}', b"\0" * 100])
 def test_manifests_that_are_none(tmp_path: Path, content: bytes) -> None:
     path = checkpoint.save(tmp_path, make_state(), 0)
-    (path / checkpoint.MANIFEST).write_bytes(content)
-    with pytest.raises(DamagedCheckpoint, match=checkpoint.MANIFEST):
-        checkpoint.restore(path, make_state())
+    (path / MANIFEST).write_bytes(content)
+    with pytest.raises(DamagedCheckpoint, match=MANIFEST):
+        restore(path, make_state())
 
 
 def test_a_newer_format_is_not_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(checkpoint, "FORMAT_VERSION", 99)
+        patch.setattr(manifest, "FORMAT_VERSION", 99)
         path = checkpoint.save(tmp_path, make_state(), 0)
     with pytest.raises(CheckpointError, match=r"has format version 99, .* reads version 1") as error:
-        checkpoint.restore_latest(tmp_path, make_state())
+        restore_latest(tmp_path, make_state())
     assert not isinstance(error.value, DamagedCheckpoint)
     assert path.exists()
 
 
 def test_no_such_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="there is no checkpoint"):
-        checkpoint.restore(tmp_path / "step-000000000009", make_state())
+        restore(tmp_path / "step-000000000009", make_state())
 
 
 # ------------------------------------------------------------------------------------------------------------ latest
@@ -341,10 +342,10 @@ def test_no_such_checkpoint(tmp_path: Path) -> None:
 def test_the_previous_one_is_used_and_said_so_when_the_newest_is_torn(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         checkpoint.save(tmp_path, {"x": jnp.full(3, step)}, step)
-    os.truncate(tmp_path / "step-000000000003" / checkpoint.DATA, 20)
-    (tmp_path / "step-000000000002" / checkpoint.MANIFEST).unlink()
+    os.truncate(tmp_path / "step-000000000003" / DATA, 20)
+    (tmp_path / "step-000000000002" / MANIFEST).unlink()
     said: list[str] = []
-    state, metadata = checkpoint.restore_latest(tmp_path, {"x": jnp.zeros(3, jnp.int32)}, warn=said.append)
+    state, metadata = restore_latest(tmp_path, {"x": jnp.zeros(3, jnp.int32)}, warn=said.append)
     assert metadata["step"] == 1 and int(state["x"][0]) == 1
     assert checkpoint.latest(tmp_path) == tmp_path / "step-000000000001"
     assert len(said) == 2
@@ -354,12 +355,12 @@ def test_the_previous_one_is_used_and_said_so_when_the_newest_is_torn(tmp_path: 
 def test_nothing_to_restore(tmp_path: Path) -> None:
     assert checkpoint.latest(tmp_path / "absent") is None
     with pytest.raises(checkpoint.NoCheckpoint, match="there is no checkpoint in"):
-        checkpoint.restore_latest(tmp_path, ())
+        restore_latest(tmp_path, ())
     path = checkpoint.save(tmp_path, {"x": jnp.ones(1)}, 1)
-    flip(path / checkpoint.DATA, 5, 0)
+    flip(path / DATA, 5, 0)
     said: list[str] = []
     with pytest.raises(checkpoint.NoCheckpoint, match="no intact checkpoint"):
-        checkpoint.restore_latest(tmp_path, {"x": jnp.ones(1)}, warn=said.append)
+        restore_latest(tmp_path, {"x": jnp.ones(1)}, warn=said.append)
     assert said[0].endswith("there is no older one")
     assert checkpoint.latest(tmp_path) is None
 
@@ -376,13 +377,13 @@ def test_only_the_last_k_are_kept(tmp_path: Path) -> None:
 def test_a_resumed_run_replaces_the_future_it_abandoned(tmp_path: Path) -> None:
     for step in (10, 20, 30):
         checkpoint.save(tmp_path, {"x": jnp.full(2, step)}, step)
-    flip(tmp_path / "step-000000000030" / checkpoint.DATA, -1, 0)
+    flip(tmp_path / "step-000000000030" / DATA, -1, 0)
     # resumed at 20, the run saves at other moments than before
     checkpoint.save(tmp_path, {"x": jnp.full(2, 25)}, 25, keep=2)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-000000000020", "step-000000000025"]
     # or at the very same
     checkpoint.save(tmp_path, {"x": jnp.full(2, -25)}, 25, keep=2)
-    state, _ = checkpoint.restore_latest(tmp_path, {"x": jnp.zeros(2, jnp.int32)})
+    state, _ = restore_latest(tmp_path, {"x": jnp.zeros(2, jnp.int32)})
     assert int(state["x"][0]) == -25
     assert sorted(p.name for p in tmp_path.iterdir()) == ["step-000000000020", "step-000000000025"]
 
@@ -404,10 +405,10 @@ def test_a_checkpoint_being_replaced_is_never_lost(tmp_path: Path, monkeypatch: 
     with monkeypatch.context() as patch, pytest.raises(Killed):
         patch.setattr(Path, "rename", dies)
         checkpoint.save(tmp_path, {"x": jnp.full(2, 2)}, 5)
-    assert int(checkpoint.restore_latest(tmp_path, like)[0]["x"][0]) == 1
+    assert int(restore_latest(tmp_path, like)[0]["x"][0]) == 1
     for value in (3, 4):
         checkpoint.save(tmp_path, {"x": jnp.full(2, value)}, 5, keep=3)
-        assert int(checkpoint.restore_latest(tmp_path, like)[0]["x"][0]) == value
+        assert int(restore_latest(tmp_path, like)[0]["x"][0]) == value
         assert [p.name for p in tmp_path.iterdir()] == [path.name]
 
 
@@ -437,7 +438,7 @@ def test_a_full_disk_keeps_the_older_checkpoint(tmp_path: Path, monkeypatch: pyt
             patch.setattr(Path, failing, full)
         checkpoint.save(tmp_path, make_state(seed=1), 2, keep=1)
     assert [p.name for p in tmp_path.iterdir()] == [old.name]
-    assert_same(checkpoint.restore_latest(tmp_path, state)[0], state)
+    assert_same(restore_latest(tmp_path, state)[0], state)
 
 
 def test_a_really_full_disk(tmp_path: Path) -> None:
@@ -452,7 +453,7 @@ def test_a_really_full_disk(tmp_path: Path) -> None:
         checkpoint.save(tmp_path, small, 1)
         with pytest.raises(CheckpointError, match=r"\(400 kB\): the disk is full"):
             checkpoint.save(tmp_path, big, 2, keep=1)
-        assert_same(checkpoint.restore_latest(tmp_path, small)[0], small)
+        assert_same(restore_latest(tmp_path, small)[0], small)
         checkpoint.save(tmp_path, small, 3, keep=1)  # nothing of the failure takes up room
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
@@ -501,7 +502,7 @@ def test_kill_9_while_saving_never_loses_a_checkpoint(tmp_path: Path) -> None:
         parent.stdin.flush()
         reported = int(parent.stdout.readline())  # the last step whose save returned
         said: list[str] = []
-        state, metadata = checkpoint.restore_latest(tmp_path, like, warn=said.append)
+        state, metadata = restore_latest(tmp_path, like, warn=said.append)
         assert said == []  # a kill leaves no damaged checkpoint, only a temporary directory
         assert metadata["step"] >= reported > 0
         assert all((leaf == metadata["step"]).all() for leaf in jax.tree.leaves(state))

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from conftest import tiny
 from hostenvs import HostFromJax
+from opening import Listening, WouldTrain, copy_of, would_train
 
 import pqn
 from pqn import training
@@ -30,8 +31,8 @@ from pqn.runs import directory as runs
 from pqn.theory.monitor import measure_run
 from pqn.types import EnvSpec
 
-SHORT = {"save.checkpoints": 2, "eval.count": 1, "save.logs": 2, "total_steps": 128}
-OLD = Path(__file__).parents[1] / "data" / "run-96e9915"
+SHORT = {"save.checkpoints": 2, "eval.count": 1, "log.rows": 2, "total_steps": 128}
+OLD = Path(__file__).parents[1] / "data" / "run-96e9915"  # without identities, ids and totals
 
 
 class Mine:
@@ -57,17 +58,6 @@ WAYS = {
 CLASSES = {"a function of simulators": "hostenvs.HostFromJax"}
 
 
-class Listening(Progress):
-    def __init__(self) -> None:
-        super().__init__(quiet=True)
-        self.said: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.said.append(text)
-
-    warn = note
-
-
 @pytest.fixture(scope="module", params=WAYS)
 def given(request, tmp_path_factory) -> tuple[str, Any, Path]:
     """How, a function that makes the environment anew, and a finished run in it."""
@@ -80,13 +70,13 @@ def given(request, tmp_path_factory) -> tuple[str, Any, Path]:
 @pytest.fixture
 def copy(tmp_path, finished_run) -> Path:
     """A finished run to change."""
-    return Path(shutil.copytree(finished_run.run, tmp_path / "run"))
+    return copy_of(finished_run.run, tmp_path)
 
 
 def manifest(run: Path) -> dict[str, Any]:
     path = checkpoint.latest(run / "checkpoints")
     assert path is not None
-    return checkpoint.read_metadata(path)
+    return checkpoint.read(path).metadata
 
 
 def edit(file: Path, **changes: Any) -> None:
@@ -101,16 +91,9 @@ def edit(file: Path, **changes: Any) -> None:
     file.write_text(json.dumps(content))
 
 
-class WouldTrain(Exception):
-    """In place of compiling: the run has been opened and would go on."""
-
-
 @pytest.fixture
 def no_training(monkeypatch) -> None:
-    def compile(self):
-        raise WouldTrain
-
-    monkeypatch.setattr(training._Loop, "compile", compile)
+    monkeypatch.setattr(training._Loop, "compile", would_train)
 
 
 # ----------------------------------------------------------------------------------------------- environments in Python
@@ -370,12 +353,12 @@ def test_an_edited_configuration_is_refused_by_name(copy, change, sentence, caps
 
 
 def test_what_may_change_is_said(copy):
-    edit(copy / "config.json", save__keep=1, eval__num_envs=3, env__cores="shared")
+    edit(copy / "config.json", save__keep=1, eval__num_envs=3, simulators__cores="shared")
     listening = Listening()
     pqn.resume(copy, progress=listening)
     changed = [line for line in listening.said if "changed since the checkpoint" in line]
     assert len(changed) == 1 and "save.keep is 1 in config.json and 3 in the checkpoint" in changed[0]
-    assert "eval.num_envs is 3" in changed[0] and "env.cores" in changed[0]
+    assert "eval.num_envs is 3" in changed[0] and "simulators.cores" in changed[0]
 
 
 def test_a_checkpoint_of_another_run_is_refused(copy, finished_run):
@@ -485,33 +468,9 @@ def test_the_summary_says_what_was_asked_for(finished_run):
     assert finished_run.summary["steps"] == finished_run.summary["requested_steps"] == 640
 
 
-# --------------------------------------------------------------------------------------------------------------- older
-
-
-@pytest.fixture
-def old(tmp_path) -> Path:
-    """A run as commit 96e9915 wrote it: without identities, ids and totals."""
-    return Path(shutil.copytree(OLD, tmp_path / "old"))
-
-
-def test_an_older_run_loads_and_is_evaluated(old):
-    assert pqn.load(old, seed=1).step == 128
-    assert evaluate_run(old, 2, warn=lambda text: None)["step"] == 128
-
-
-def test_an_older_run_goes_on_to_the_state_it_had_then(old):
-    shutil.rmtree(old / "checkpoints" / "step-000000000008")
-    (old / "summary.json").unlink()
-    pqn.resume(old, progress=Listening())
-    now, then = (checkpoint.read(run / "checkpoints" / "step-000000000008").arrays for run in (old, OLD))
-    assert now.keys() == then.keys()
-    for name, array in now.items():  # equal to the bit on the machine that wrote it; another processor may round
-        np.testing.assert_allclose(array, then[name], rtol=1e-4, atol=1e-5, err_msg=name)
-    assert pqn.load(old).step == 128
-
-
-def test_an_older_run_that_was_given_its_environment_in_python(old):
+def test_an_older_run_that_was_given_its_environment_in_python(tmp_path):
     """It says CartPole-v1 whatever it was; its spec tells."""
+    old = copy_of(OLD, tmp_path)
     with pytest.raises(EnvError, match="its name is mine, the run's is CartPole-v1"):
         pqn.resume(old, env=Mine(), progress=Listening())
     twin = Mine()

@@ -33,7 +33,7 @@ def test_scalars_average_over_seeds_and_weigh_episodes_equally():
 
 
 def test_tensorboard_gets_every_row(tmp_path):
-    pqn.train(tiny({"save.loggers": ("tensorboard",)}), out=tmp_path / "run", progress=Progress(quiet=True))
+    pqn.train(tiny({"log.to": ("tensorboard",)}), out=tmp_path / "run", progress=Progress(quiet=True))
     events = list((tmp_path / "run" / "tensorboard").glob("events*"))
     assert events and b"eval/returns" in events[0].read_bytes()
 
@@ -52,7 +52,7 @@ def test_wandb_gets_every_row(tmp_path, monkeypatch):
     monkeypatch.setitem(
         sys.modules, "wandb", types.SimpleNamespace(init=lambda **options: opened.update(options) or Run())
     )
-    pqn.train(tiny({"save.loggers": ("wandb",)}), out=tmp_path / "run", progress=Progress(quiet=True))
+    pqn.train(tiny({"log.to": ("wandb",)}), out=tmp_path / "run", progress=Progress(quiet=True))
     assert opened["project"] == "pqn" and opened["finished"]
     assert [step for step, values in logged if "eval/returns" in values] == [0, 320, 640]
 
@@ -85,7 +85,7 @@ def test_a_broken_logger_never_ends_a_run(fails, why, tmp_path, monkeypatch):
     monkeypatch.setattr(loggers, "check_loggers", lambda _: None)
     monkeypatch.setattr("pqn.training.check_loggers", lambda _: None)
     progress = Progress(io.StringIO(), quiet=True)
-    result = pqn.train(tiny({"save.loggers": ("wandb",)}), out=tmp_path / "run", progress=progress)
+    result = pqn.train(tiny({"log.to": ("wandb",)}), out=tmp_path / "run", progress=progress)
     assert result.summary["steps"] == 640
     lines = progress.stream.getvalue().splitlines()
     assert lines == [f"wandb gets no more metrics: {why}; the run goes on, and metrics.jsonl has them all"]
@@ -131,11 +131,11 @@ def test_a_package_that_cannot_be_imported(tmp_path, monkeypatch):
 def test_a_missing_extra_is_one_sentence_and_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.chdir(tmp_path)
-    assert main(["train", "cartpole", "--save.loggers", "wandb"]) == 2
+    assert main(["train", "cartpole", "--log.to", "wandb"]) == 2
     assert capsys.readouterr().err == "pqn: wandb is not installed: pip install 'pqn-jax[wandb]'\n"
     assert not list(tmp_path.iterdir())
 
 
 def test_an_unknown_logger():
     with pytest.raises(ConfigError, match="did you mean 'tensorboard'"):
-        tiny({"save.loggers": ("tensorbord",)})
+        tiny({"log.to": ("tensorbord",)})

@@ -20,7 +20,7 @@ QUIET = Progress(quiet=True)
 
 def test_rows_hold_means_of_losses_and_sums_of_episodes(finished_run, tmp_path):
     """One row over several updates says what rows of single updates say together."""
-    fine = pqn.train(tiny({"save.logs": 10}, seeds=2), out=tmp_path / "run", progress=QUIET)
+    fine = pqn.train(tiny({"log.rows": 10}, seeds=2), out=tmp_path / "run", progress=QUIET)
     rows, single = (
         [row for row in read_metrics(run / "metrics.jsonl") if row["kind"] == "train"]
         for run in (finished_run.run, fine.run)

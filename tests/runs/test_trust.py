@@ -23,14 +23,15 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import build, tiny
+from opening import Listening, WouldTrain, copy_of, would_train
 
 import pqn
 from pqn import training
 from pqn.cli import plot
 from pqn.cli.main import main
 from pqn.errors import PqnError
-from pqn.progress import Progress
-from pqn.runs import checkpoint
+from pqn.runs import manifest
+from pqn.runs.manifest import MANIFEST
 
 SECONDS = 20  # a spoiled run that takes longer hangs; a tenth of a second is usual
 NEWEST, OLDER = "step-000000000010", "step-000000000008"
@@ -40,37 +41,19 @@ CANARY = "canary_of_a_foreign_run"
 # ------------------------------------------------------------------------------------------------------- the three ways
 
 
-class Listening(Progress):
-    """Remembers what was said."""
-
-    def __init__(self) -> None:
-        super().__init__(quiet=True)
-        self.said: list[str] = []
-
-    def note(self, text: str) -> None:
-        self.said.append(text)
-
-    warn = note
-
-
-class WouldTrain(Exception):
-    """Raised in place of compiling: the run was opened, and is about to go on from here."""
-
-
 @pytest.fixture(scope="module")
 def program() -> Any:
     """The real program of the run, which never compiles."""
     made = build(tiny(seeds=2))
     made.saved_shape()
-    made.compile = lambda: (_ for _ in ()).throw(WouldTrain())
+    made.compile = would_train
     return made
 
 
 @pytest.fixture
 def run(tmp_path: Path, finished_run: Any, program: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A copy to spoil, on a system where a hang is an error and importing the canary leaves a trace."""
-    path = tmp_path / "run"
-    shutil.copytree(finished_run.run, path)
+    path = copy_of(finished_run.run, tmp_path)
     (tmp_path / f"{CANARY}.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w').close()\ndef make(**_): ...\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -135,21 +118,21 @@ def assert_sentence(text: str) -> None:
 
 def edit(run: Path, change: Callable[[dict[str, Any]], Any], step: str = NEWEST) -> None:
     """Changes a manifest and seals it again; the change may return another content."""
-    file = run / "checkpoints" / step / checkpoint.MANIFEST
+    file = run / "checkpoints" / step / MANIFEST
     content = json.loads(file.read_text())
     content.pop("manifest_sha256")
     content = change(content) or content
     if isinstance(content, dict):
-        content["manifest_sha256"] = checkpoint._seal(content)
+        content["manifest_sha256"] = manifest.seal(content)
     file.write_text(json.dumps(content))
 
 
 def edit_data(run: Path, change: Callable[[bytes], bytes]) -> None:
     """Changes the arrays and gives the manifest their size and hash."""
-    file = run / "checkpoints" / NEWEST / checkpoint.DATA
+    file = run / "checkpoints" / NEWEST / manifest.DATA
     data = change(file.read_bytes())
     file.write_bytes(data)
-    promise = {"file": checkpoint.DATA, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    promise = {"file": manifest.DATA, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     edit(run, lambda content: content | {"data": promise})
 
 
@@ -215,7 +198,7 @@ MAY_BE = {
 
 @pytest.mark.parametrize("field", MANIFEST_FIELDS)
 def test_any_value_in_any_field_of_a_resealed_manifest(field, run, tmp_path):
-    file = run / "checkpoints" / NEWEST / checkpoint.MANIFEST
+    file = run / "checkpoints" / NEWEST / MANIFEST
     good = file.read_bytes()
     for value in VALUES:
         edit(run, put(field, value))
@@ -296,7 +279,7 @@ MANIFESTS: dict[str, Callable[[dict[str, Any]], Any]] = {
     "another network": put("metadata.config.network.hidden", [32]),
     "a recurrent network": put("metadata.config.network.memory", "lstm"),
     "a network that is none": put("metadata.config.network.torso", "os:system"),
-    "a logger that is none": put("metadata.config.save.loggers", [f"{CANARY}"]),
+    "a logger that is none": put("metadata.config.log.to", [f"{CANARY}"]),
     "an option more": put("metadata.config.learner.evil", 1),
     "no learner": drop("metadata.config.learner"),
     "no configuration": drop("metadata.config"),

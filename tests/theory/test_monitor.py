@@ -163,7 +163,7 @@ def test_stability_command(finished_run, capsys):
 
 def test_stability_during_training(tmp_path):
     quiet = Progress(quiet=True)
-    with_meter = pqn.train(tiny({"save.stability": 2}), out=tmp_path / "with", progress=quiet)
+    with_meter = pqn.train(tiny({"log.stability": 2}), out=tmp_path / "with", progress=quiet)
     rows = [json.loads(line) for line in (with_meter.run / "metrics.jsonl").read_text().splitlines()]
     found = [row for row in rows if row["kind"] == "stability"]
     assert [row["update"] for row in found] == [5, 10] and all(row["smallest"] < 0 for row in found)

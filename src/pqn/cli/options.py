@@ -21,6 +21,7 @@ import typing
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NoReturn
 
+from pqn import renamed
 from pqn.config import Config
 from pqn.errors import ConfigError, suggest
 from pqn.fields import Within, checked, describe, hints, is_group, split
@@ -60,7 +61,9 @@ class Parser(argparse.ArgumentParser):
         for word in argv:
             name = word.partition("=")[0]
             if name.startswith("--") and len(name) > 2 and name not in known:
-                self.error(f"there is no option {name}{suggest(name, known)}")
+                new = renamed.OPTIONS.get(name[2:].replace("-", "_"))
+                hint = f"; it is --{new.replace('_', '-')} now" if new else suggest(name, known)
+                self.error(f"there is no option {name}{hint}")
         given, left = self.parse_known_intermixed_args(argv)
         if left:
             hint = "" if left[0] in self.names else suggest(left[0], self.names)

@@ -112,7 +112,9 @@ def refuse_another(run: Path, config: Config) -> bool:
     if not files.kind_of(run / CONFIG):
         return False
     changed = differences(config, open_run(run, options.warn).config)
-    refused = {name: values for name, values in changed.items() if not name.startswith(("save.", "env.cores"))}
+    refused = {
+        name: values for name, values in changed.items() if not name.startswith(("log.", "save.", "simulators.cores"))
+    }
     if refused:
         raise RunError(
             f"{run} was trained before with another configuration: {describe(refused, 'this sweep', 'that run')}; "

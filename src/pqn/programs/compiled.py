@@ -36,8 +36,8 @@ class CompiledProgram:
     """
 
     def __init__(self, config: Config, make_env: JaxFactory):
-        if config.learner.overlap:
-            raise ConfigError("learner.overlap is for environments outside of JAX; leave it false for this one")
+        if config.simulators.overlap:
+            raise ConfigError("simulators.overlap is for environments outside of JAX; leave it false for this one")
         self.config = config
         self.env = make_env(config.env.num_envs)
         self.eval_env = make_env(config.eval.num_envs)

@@ -11,18 +11,16 @@ from __future__ import annotations
 
 import contextlib
 import io
-import json
-import math
 import os
 import stat
 from pathlib import Path
-from typing import Any
 
 from pqn.errors import RunError, reason
+from pqn.runs.json_text import parse_json
+
+PathLike = str | os.PathLike[str]
 
 MOST_JSON = 16 * 2**20  # bytes of a JSON file; ours are a few kilobytes
-MOST_DEPTH = 32  # of nested lists and objects; ours have six
-MOST_NUMBER = {bool: 2, int: 2**63, float: math.inf}  # no counter, seed or size of ours can reach these
 
 _KINDS = {
     stat.S_IFDIR: "a directory",
@@ -109,7 +107,7 @@ def read_bytes(path: Path, most: int) -> bytes:
         return file.read(most + 1)[:most]
 
 
-def read_json(path: Path, most: int = MOST_JSON) -> Any:
+def read_json(path: Path, most: int = MOST_JSON) -> object:
     """The content of a JSON file.
 
     Raises:
@@ -125,56 +123,6 @@ def read_json(path: Path, most: int = MOST_JSON) -> Any:
         return parse_json(data)
     except ValueError as error:
         raise RunError(f"{path} is damaged: {error}") from error
-
-
-def parse_json(data: bytes) -> Any:
-    """Strict JSON: no NaN, no infinity, no number out of range, no name twice, not deeper than we ever nest.
-
-    Raises:
-        ValueError: with the rest of a sentence.
-    """
-    try:
-        content = json.loads(data, object_pairs_hook=_unique, parse_constant=_no_constant)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
-    except _Refused:
-        raise
-    except ValueError as error:
-        raise ValueError("it is not valid JSON") from error
-    _check_values(content)
-    return content
-
-
-class _Refused(ValueError):
-    """JSON, but not ours."""
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    content = dict(pairs)
-    if len(content) < len(pairs):
-        raise _Refused("a name occurs twice in it")
-    return content
-
-
-def _no_constant(word: str) -> Any:
-    raise _Refused(f"it holds the number {word}")
-
-
-def _check_values(content: Any) -> None:
-    """Breadth first and not recursive: the depth is what is in doubt."""
-    level, depth = [content], 0
-    while level:
-        if depth > MOST_DEPTH:
-            raise _Refused("it is nested too deeply")
-        deeper: list[Any] = []
-        for value in level:
-            if isinstance(value, dict):
-                deeper.extend(value.values())
-            elif isinstance(value, list):
-                deeper.extend(value)
-            elif isinstance(value, int | float) and not abs(value) < MOST_NUMBER[type(value)]:
-                raise _Refused("it holds a number beyond all bounds")
-        level, depth = deeper, depth + 1
 
 
 def shown(text: str) -> str:

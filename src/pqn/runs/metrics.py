@@ -25,38 +25,10 @@ import numpy as np
 
 from pqn.errors import RunError, reason
 from pqn.runs import files
+from pqn.runs.json_text import to_json
 
 Row = dict[str, Any]
 MOST_BYTES = 2**30  # of a metrics file; a row takes some hundred
-
-
-def to_json(obj: Any, indent: int | None = None) -> str:
-    """Serialise to strictly valid JSON.
-
-    NumPy and JAX arrays and scalars become lists and numbers; NaN and ±infinity, which JSON cannot say, become null.
-
-    Raises:
-        TypeError: for an object that has no JSON form.
-    """
-    return json.dumps(_plain(obj), indent=indent, allow_nan=False)
-
-
-def _plain(obj: Any) -> Any:
-    if obj is None or isinstance(obj, str | bool):
-        return obj
-    if isinstance(obj, int):
-        return int(obj)
-    if isinstance(obj, float):
-        return float(obj) if math.isfinite(obj) else None
-    if isinstance(obj, Mapping):
-        return {str(key): _plain(value) for key, value in obj.items()}
-    if isinstance(obj, list | tuple):
-        return [_plain(value) for value in obj]
-    if isinstance(obj, os.PathLike):
-        return os.fspath(obj)
-    if hasattr(obj, "tolist"):  # numpy and jax alike; asking for the method keeps jax out of this module
-        return _plain(obj.tolist())
-    raise TypeError(f"a {type(obj).__name__} cannot be written as JSON")
 
 
 class MetricsWriter:

@@ -10,7 +10,6 @@ This module imports jax only where a checkpoint is read: listing and plotting ru
 from __future__ import annotations
 
 import dataclasses
-import math
 import shlex
 import sys
 import warnings
@@ -24,22 +23,15 @@ from pqn.config import Config
 from pqn.envs import registry, source
 from pqn.errors import CheckpointError, DamagedCheckpoint, EnvError, PqnError, RunError
 from pqn.runs import directory as runs
-from pqn.runs import files, provenance
+from pqn.runs import files, metadata, provenance
+from pqn.runs.configs import MAY_CHANGE, describe, differences, read_config
 from pqn.runs.identity import STRUCTURE, EnvIdentity, identify, spec_difference, spec_from_dict, version_changes
-from pqn.runs.metrics import to_json
 from pqn.runs.pending import Pending
 
 if TYPE_CHECKING:
     from pqn.algorithms.base import Actor
-    from pqn.runs.checkpoint import Contents
+    from pqn.runs.leaves import Contents
     from pqn.types import EnvSpec, Policy
-
-# Options that never change what a run computes, only what is watched and kept of it, and on which cores.
-MAY_CHANGE = ("eval.", "save.", "env.cores")
-# The parts of a state, of either kind of program: nothing else belongs into a checkpoint.
-_PARTS = {"learner", "stream", "key", "whole", "beside", "envs"}
-_MOST_TEXT = 200  # characters of a name
-_ALWAYS = {"preset", "total_steps", "seed", "seeds", "env", "network", "learner", "eval", "save"}  # in a configuration
 
 Warn = Callable[[str], None]
 
@@ -199,53 +191,6 @@ class Trained:
         return actor, checkpoint.place(self.contents, jax.tree.map(stack, one), "learner/")
 
 
-# ------------------------------------------------------------------------------------------------------ configurations
-
-
-def read_config(data: Any, where: str) -> Config:
-    """The configuration in a file of a run.
-
-    Raises:
-      RunError: it is none, or one that cannot be trained.
-    """
-    try:
-        if not isinstance(data, dict) or not data.keys() >= _ALWAYS or "name" not in data["env"]:
-            raise RunError(f"{where} is not the configuration of a run: it is not complete")
-        config = Config.from_dict(data).validate()
-        texts = (config.preset, config.env.name, *config.env.kwargs)
-        sound = all(isinstance(text, str) and text.isprintable() and len(text) <= _MOST_TEXT for text in texts)
-    except RunError:
-        raise
-    except PqnError as error:
-        raise RunError(f"{where} is not the configuration of a run: {files.shown(str(error))}") from error
-    except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
-        raise RunError(f"{where} is not the configuration of a run") from error
-    if not sound:
-        raise RunError(f"{where} is not the configuration of a run: preset, env.name or env.kwargs has no proper name")
-    return config
-
-
-def differences(ours: Config, theirs: Config) -> dict[str, tuple[Any, Any]]:
-    """Every option in which two configurations differ: name -> (ours, theirs)."""
-    left, right = _flat(ours), _flat(theirs)
-    return {name: (left[name], right[name]) for name in left if to_json(left[name]) != to_json(right[name])}
-
-
-def describe(refused: dict[str, tuple[Any, Any]], ours: str = "config.json", theirs: str = "the checkpoint") -> str:
-    """ "learner.lr is 0.1 in config.json and 0.001 in the checkpoint, …"."""
-    return ", ".join(
-        f"{name} is {to_json(a)[:60]} in {ours} and {to_json(b)[:60]} in {theirs}" for name, (a, b) in refused.items()
-    )
-
-
-def _flat(config: Any, prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for field in dataclasses.fields(config):
-        value, name = getattr(config, field.name), prefix + field.name
-        found |= _flat(value, f"{name}.") if dataclasses.is_dataclass(value) else {name: value}
-    return found
-
-
 # ------------------------------------------------------------------------------------------------------- what is read
 
 
@@ -256,14 +201,11 @@ def _read_environment(directory: runs.RunDir) -> tuple[str | None, EnvIdentity |
     where, data = directory.path / runs.ENVIRONMENT, directory.read_json(runs.ENVIRONMENT)
     if not isinstance(data, dict):
         raise RunError(f"{where} is damaged: it is not an object")
-    versions = data.get("versions", {})
-    if not isinstance(versions, dict) or not all(v is None or _is_text(v) for v in (*versions, *versions.values())):
-        raise RunError(f"{where} is damaged: it does not list versions")
     try:
         env = EnvIdentity.from_dict(data["env"]) if "env" in data else None
+        return metadata.identifier(data.get("run")), env, metadata.versions(data.get("versions", {}))
     except ValueError as error:
         raise RunError(f"{where} is damaged: {error}") from error
-    return _identifier(data.get("run"), str(where)), env, versions
 
 
 def _check(contents: Contents) -> Trained:
@@ -285,68 +227,16 @@ def _check(contents: Contents) -> Trained:
             config,
             spec_from_dict(meta.get("spec")),
             env,
-            _identifier(meta.get("run"), "its manifest"),
-            *_counters(contents, config),
-            _seconds(meta.get("seconds")),
-            _returns(meta.get("eval_returns"), config.seeds),
+            metadata.identifier(meta.get("run")),
+            *metadata.counters(contents, config),
+            metadata.seconds(meta.get("seconds")),
+            metadata.returns(meta.get("eval_returns"), config.seeds),
             Pending.from_dict(meta.get("pending"), config.seeds),
-            _rows(meta.get("rows")),
+            metadata.rows(meta.get("rows")),
         )
     except (RunError, ValueError) as error:
         raise DamagedCheckpoint(f"the checkpoint {contents.path} is damaged: {error}") from error
     return trained
-
-
-def _counters(contents: Contents, config: Config) -> tuple[int, int]:
-    """Updates and environment steps, of which there are several copies that must agree."""
-    meta, leaves = contents.metadata, contents.leaves
-    unknown = sorted({name.partition("/")[0] for name in leaves} - _PARTS)
-    if unknown:
-        raise ValueError(f"it holds {unknown[0]!r}, which is no part of a run's state")
-    if max(len(config.network.hidden), config.network.memory_layers) > len(leaves):
-        raise ValueError("its configuration has more layers than it has arrays")
-    update, counted = meta.get("update"), contents.arrays.get("learner/updates")
-    if counted is None or counted.shape != (config.seeds,) or counted.dtype != np.int32:
-        raise ValueError(f"it has no counter of updates for each of {config.seeds} seeds")
-    if type(update) is not int or any(counted != update):
-        raise ValueError(f"it says update {update!r:.30}, and its arrays are of update {counted[0]}")
-    if not 0 <= update <= config.updates:
-        raise ValueError(f"it says update {update}, and its configuration ends at {config.updates}")
-    if meta.get("step") != update * config.steps_per_update:
-        raise ValueError(f"it says {meta.get('step')!r:.30} steps after {update} updates")
-    return update, update * config.steps_per_update
-
-
-def _seconds(data: Any) -> dict[str, float]:
-    if not isinstance(data, dict) or not all(_is_number(data.get(name)) for name in ("wall", "train")):
-        raise ValueError("it does not say how long the run took")
-    return {name: float(data[name]) for name in ("wall", "train")}
-
-
-def _returns(data: Any, seeds: int) -> np.ndarray | None:
-    if data is None:
-        return None
-    try:
-        returns = np.array(data, np.float64)  # None becomes NaN
-    except (TypeError, ValueError, OverflowError):
-        returns = np.zeros(0)
-    if returns.ndim != 2 or len(returns) != seeds:
-        raise ValueError(f"it has no returns for each of {seeds} seeds")
-    return returns
-
-
-def _rows(data: Any) -> dict[str, int] | None:
-    if data is None:
-        return None
-    if not isinstance(data, dict) or not all(type(count) is int and count >= 0 for count in data.values()):
-        raise ValueError("it does not count the rows of the metrics")
-    return data
-
-
-def _identifier(value: Any, where: str) -> str | None:
-    if value is not None and not (_is_text(value) and value.isalnum()):
-        raise RunError(f"{where} has no proper id of the run")
-    return value
 
 
 def _is_registered(name: str) -> bool:
@@ -359,14 +249,6 @@ def _is_registered(name: str) -> bool:
 def _differ(name: str, other: str) -> bool:
     canonical = [n if n.startswith(f"{registry.GIVEN_IN_PYTHON}:") else registry.canonical(n) for n in (name, other)]
     return canonical[0] != canonical[1]
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and value.isprintable() and len(value) <= _MOST_TEXT
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
 
 
 def _python_warning(text: str) -> None:

@@ -107,7 +107,7 @@ WAYS = {
 
 
 def program_for(name, kwargs, options=None):
-    config = tiny({"learner.gamma": 0.9, "learner.rollout_steps": 16, "eval.beside": 0} | (options or {}))
+    config = tiny({"learner.gamma": 0.9, "learner.rollout_steps": 16, "simulators.greedy_envs": 0} | (options or {}))
     make = lambda n: registry.make(f"gymnasium:{name}", n, **kwargs)  # noqa: E731
     program = SimulatorProgram(config, make, make(1).spec)
     program.compile()
@@ -198,7 +198,7 @@ def test_the_loss_does_not_see_what_is_no_transition():
 
 @pytest.mark.parametrize("mode", ["same_step", "next_step", "disabled"])
 def test_recurrent_training_runs_in_every_mode(mode):
-    options = {"network.memory": "gru", "network.memory_size": 8, "learner.minibatches": 2, "eval.beside": 2}
+    options = {"network.memory": "gru", "network.memory_size": 8, "learner.minibatches": 2, "simulators.greedy_envs": 2}
     program = program_for("pqn-tests/Marked-v0", WAYS[mode], options)
     _, totals = program.chunk(program.init(), 2)
     assert np.isfinite(totals["loss"]).all() and totals["episodes"][0] > 0
@@ -232,7 +232,7 @@ def test_a_worker_that_fails_ends_the_run_with_a_sentence_and_a_checkpoint(tmp_p
     name = f"gymnasium:{__name__}:pqn-tests/Dying-v0"
     config = tiny(
         {"env.name": name, "env.kwargs": {"vectorization_mode": "async", "how": how}, "env.num_envs": 2}
-        | {"learner.minibatches": 2, "eval.beside": 0, "eval.count": 0},
+        | {"learner.minibatches": 2, "simulators.greedy_envs": 0, "eval.count": 0},
         total_steps=640,
     )
     with pytest.raises(EnvFailed, match=f"{said}.*pqn resume") as caught:

@@ -124,7 +124,7 @@ def test_overlap_learns_the_same_from_threads():
     """Which thread queues a gradient step, and when, is chance; what is learned is not."""
     ends = []
     for concurrent in (False, True):
-        program = host_program(Counter(), {"learner.overlap": True}, groups=3, concurrent=concurrent)
+        program = host_program(Counter(), {"simulators.overlap": True}, groups=3, concurrent=concurrent)
         ends.append(program.chunk(program.init(), 4)[0].learner)
     jax.tree.map(np.testing.assert_array_equal, *ends)
 
@@ -178,7 +178,7 @@ def test_when_one_group_fails_the_others_stop():
 def test_greedy_environments_beside_training_do_not_touch_it():
     runs = []
     for beside in (0, 8):
-        program = host_program(Counter(), {"eval.beside": beside})
+        program = host_program(Counter(), {"simulators.greedy_envs": beside})
         assert sum(share.size for share in program.pool.shares) == 8 + beside
         runs.append(program.chunk(program.init(), 4))
     (without, totals), (beside, totals_too) = runs
@@ -188,8 +188,8 @@ def test_greedy_environments_beside_training_do_not_touch_it():
 
 
 def test_a_seed_among_others_equals_the_seed_alone():
-    both = host_program(Counter(), {"eval.beside": 2}, seeds=2)
-    alone = host_program(Counter(), {"eval.beside": 2}, seed=1)
+    both = host_program(Counter(), {"simulators.greedy_envs": 2}, seeds=2)
+    alone = host_program(Counter(), {"simulators.greedy_envs": 2}, seed=1)
     (many, _), (one, _) = both.chunk(both.init(), 3), alone.chunk(alone.init(), 3)
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[1], b[0]), many.learner, one.learner)
 
@@ -213,7 +213,7 @@ def test_every_environment_is_in_one_group(train, beside, groups):
 
 def test_observations_cross_once_and_in_their_own_dtype():
     """Of 2·(T + 1) calls a rollout, those that get an observation from the host are one for each step of a group."""
-    program, moved = host_program(Gridworld(), {"eval.beside": 2}), []
+    program, moved = host_program(Gridworld(), {"simulators.greedy_envs": 2}), []
     state, _ = program.chunk(program.init(), 1)
 
     def spy(act):
@@ -262,7 +262,7 @@ def test_of_a_stack_only_the_newest_frame_crosses():
     """And the rollouts are those of the collector inside JAX, bit for bit."""
     check_env(Stacked(Film(), 4), steps=60)
     inside = jax_rollouts(CompiledProgram(tiny(), lambda n: JaxTwin(Film(), n)), 3)
-    program, moved = host_program(Film(), {"eval.beside": 2}, groups=3, kind=Stacked), []
+    program, moved = host_program(Film(), {"simulators.greedy_envs": 2}, groups=3, kind=Stacked), []
 
     def spy(act):
         def call(learner, seen, *rest):
@@ -286,7 +286,7 @@ def test_of_a_stack_only_the_newest_frame_crosses():
 @pytest.mark.parametrize("concurrent", [False, True])
 def test_overlap_lags_by_one_update(concurrent):
     """Rollout k + 1 is collected with the parameters after update k − 1, and update k learns from rollout k."""
-    program = host_program(Counter(), {"learner.overlap": True}, concurrent=concurrent)
+    program = host_program(Counter(), {"simulators.overlap": True}, concurrent=concurrent)
     acted, original = [], program.collector.collect
 
     def spy(pool, state, *rest):
@@ -308,7 +308,7 @@ def test_overlap_lags_by_one_update(concurrent):
 
 def test_the_first_update_does_not_depend_on_overlap():
     """Nothing is old yet; the gradient steps are the same, only queued in pieces."""
-    strict, overlapped = host_program(Counter()), host_program(Counter(), {"learner.overlap": True})
+    strict, overlapped = host_program(Counter()), host_program(Counter(), {"simulators.overlap": True})
     assert overlapped._piece < strict._piece
     a, b = strict.chunk(strict.init(), 1)[0], overlapped.chunk(overlapped.init(), 1)[0]
     jax.tree.map(

@@ -109,7 +109,7 @@ def test_a_run_learns_the_same_on_divided_cores(halves, monkeypatch):
     plain = host_program(Counter(), groups=3, concurrent=True)
     monkeypatch.setattr(pool, "division", lambda concurrent: halves if concurrent else None)
     divided = host_program(Counter(), groups=3, concurrent=True, kind=Watched)
-    shared = host_program(Counter(), {"env.cores": "shared"}, groups=3, concurrent=True)
+    shared = host_program(Counter(), {"simulators.cores": "shared"}, groups=3, concurrent=True)
     assert divided.pool.cores == halves and shared.pool.cores is None
     assert set(map(frozenset, seen)) == {halves.simulators}
     want, got = (program.chunk(program.init(), 3)[0] for program in (plain, divided))

@@ -57,7 +57,7 @@ class Lives:
 
 
 def test_the_learner_sees_lives_and_the_statistics_games():
-    program = SimulatorProgram(tiny({"learner.rollout_steps": 12, "eval.beside": 2}), Lives, Lives.spec)
+    program = SimulatorProgram(tiny({"learner.rollout_steps": 12, "simulators.greedy_envs": 2}), Lives, Lives.spec)
     program.compile()
     state = program.init()
     _, lesson = program._collect(state, state.learner, lambda: None)
@@ -103,7 +103,7 @@ def test_atari_trains_saves_and_plays(tmp_path):
         "learner.rollout_steps": 4,
         "learner.minibatches": 2,
         "learner.epochs": 1,
-        "eval.beside": 2,
+        "simulators.greedy_envs": 2,
         "eval.num_envs": 2,
         "eval.max_steps": 20,
         "total_steps": 128,

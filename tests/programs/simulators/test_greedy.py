@@ -22,7 +22,7 @@ GRU = {"network.memory": "gru", "network.memory_size": 8}
 
 def test_environments_beside_training_act_greedily():
     """While ε is 1 and the training environments act at random."""
-    program = host_program(Counter(), {"eval.beside": 5})
+    program = host_program(Counter(), {"simulators.greedy_envs": 5})
     state = program.init()
     _, lesson = program._collect(state, state.learner, lambda: None)
     learner = jax.tree.map(lambda x: x[0], state.learner)
@@ -40,7 +40,7 @@ def test_environments_beside_training_act_greedily():
 
 def test_a_later_start_has_other_episodes():
     """A run whose simulators cannot be saved starts new episodes when it is resumed, and no seed comes twice."""
-    program = host_program(Counter(), {"eval.beside": 8}, seeds=2)
+    program = host_program(Counter(), {"simulators.greedy_envs": 8}, seeds=2)
     given, original = [], program.pool.reset
     program.pool.reset = lambda train, beside: (given.extend([train, beside]), original(train, beside))[1]
     for update in (0, 5, 6):
@@ -50,7 +50,7 @@ def test_a_later_start_has_other_episodes():
 
 
 def test_a_checkpoint_holds_the_open_greedy_episodes():
-    options = {"eval.beside": 4, "learner.rollout_steps": 4}
+    options = {"simulators.greedy_envs": 4, "learner.rollout_steps": 4}
     program = host_program(Counter(), options, kind=Savable)
     state, _ = program.chunk(program.init(), 3)
     program.beside.report()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from conftest import tiny
 from hostenvs import HostFromJax, Savable
+from saved import read_tree
 from test_collect import host_program
 
 import pqn
@@ -56,7 +57,7 @@ class FailingSavable(Failing, Savable):
 
 def final(run):
     path = checkpoint.latest(run / "checkpoints")
-    return checkpoint.read_tree(path)
+    return read_tree(path)
 
 
 def make(kind, env=None, **attributes):
@@ -93,7 +94,7 @@ def test_a_run_leaves_what_runs_in_jax_leave(tmp_path):
         made.append(HostFromJax(Counter(), num_envs))
         return made[-1]
 
-    result = pqn.train(tiny({"eval.beside": 3}, seeds=2), env=build, out=out, progress=QUIET)
+    result = pqn.train(tiny({"simulators.greedy_envs": 3}, seeds=2), env=build, out=out, progress=QUIET)
     rows = read_metrics(out / "metrics.jsonl")
     evals = [row for row in rows if row["kind"] == "eval"]
     assert [row["update"] for row in evals] == [5, 10]
@@ -107,7 +108,7 @@ def test_a_run_leaves_what_runs_in_jax_leave(tmp_path):
 
 @pytest.mark.parametrize("env, options", [(Counter(), {}), (Memory(), GRU | {"learner.burn_in": 2})])
 def test_resuming_simulators_that_can_be_saved_changes_nothing(tmp_path, env, options):
-    config = tiny(options | {"eval.beside": 3, "eval.count": 5}, total_steps=640)
+    config = tiny(options | {"simulators.greedy_envs": 3, "eval.count": 5}, total_steps=640)
     whole = pqn.train(config, env=make(Savable, env), out=tmp_path / "whole", progress=QUIET)
     with pytest.raises(pqn.PqnError, match="continue with: pqn resume"):
         pqn.train(config, env=make(Savable, env), out=tmp_path / "cut", progress=stop_at(4))
@@ -160,7 +161,7 @@ class FailingBeside(Failing):
 def test_an_environment_that_raises_ends_the_run_with_a_checkpoint(tmp_path, kind, patience, updates):
     with pytest.raises(EnvFailed) as caught:
         pqn.train(
-            tiny({"save.checkpoints": 1, "eval.beside": 0, "eval.count": 0}),
+            tiny({"save.checkpoints": 1, "simulators.greedy_envs": 0, "eval.count": 0}),
             env=make(kind, patience=patience),
             out=tmp_path / "run",
             progress=QUIET,
@@ -189,7 +190,7 @@ def test_an_environment_that_fails_while_evaluating_leaves_a_checkpoint(tmp_path
 
 
 def test_overlap_runs_and_resumes(tmp_path):
-    config = tiny({"learner.overlap": True})
+    config = tiny({"simulators.overlap": True})
     with pytest.raises(pqn.PqnError, match="pqn resume"):
         pqn.train(config, env=make(Savable), out=tmp_path / "run", progress=stop_at(3))
     listening = Listening()
@@ -205,9 +206,9 @@ def test_one_environment_instead_of_a_function_is_refused(tmp_path):
 
 def test_options_for_the_other_kind_are_refused(tmp_path):
     with pytest.raises(ConfigError, match="overlap"):
-        pqn.train(tiny({"learner.overlap": True}), out=tmp_path / "run", progress=QUIET)
+        pqn.train(tiny({"simulators.overlap": True}), out=tmp_path / "run", progress=QUIET)
     with pytest.raises(ConfigError, match="stability"):
-        pqn.train(tiny({"save.stability": 1}), env=make(HostFromJax), out=tmp_path / "run", progress=QUIET)
+        pqn.train(tiny({"log.stability": 1}), env=make(HostFromJax), out=tmp_path / "run", progress=QUIET)
     assert not (tmp_path / "run").exists()
 
 
@@ -289,7 +290,7 @@ def test_a_simulator_that_cannot_be_closed_is_a_sentence_and_the_others_are_clos
 
 def test_beside_reports_one_episode_per_environment_and_loses_none():
     """Against a straightforward account of every episode of the greedy environments."""
-    program = host_program(Counter(), {"eval.beside": 5, "learner.rollout_steps": 4}, total_steps=8 * 4 * 40)
+    program = host_program(Counter(), {"simulators.greedy_envs": 5, "learner.rollout_steps": 4}, total_steps=8 * 4 * 40)
     tracks, original = [], program.beside.add
     program.beside.add = lambda rollout: (tracks.extend(rollout), original(rollout))
     state, reports, length = program.init(), [], [0]
@@ -352,7 +353,7 @@ def test_a_row_without_a_finished_episode_is_null_in_the_metrics(tmp_path):
     """Episodes of 60 steps cannot end in the first 40."""
     from pqn.envs.probe import Endless
 
-    config = tiny({"eval.beside": 2, "eval.count": 2, "eval.num_envs": 2})
+    config = tiny({"simulators.greedy_envs": 2, "eval.count": 2, "eval.num_envs": 2})
     result = pqn.train(config, env=make(HostFromJax, Endless(limit=60)), out=tmp_path / "run", progress=QUIET)
     rows = [json.loads(line) for line in (result.run / "metrics.jsonl").read_text().splitlines()]
     first, last = (row for row in rows if row["kind"] == "eval")

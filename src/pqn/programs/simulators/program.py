@@ -66,20 +66,20 @@ class SimulatorProgram:
     """
 
     def __init__(self, config: Config, make_env: HostFactory, spec: EnvSpec, groups: int = 2):
-        if config.save.stability:
+        if config.log.stability:
             raise ConfigError(
-                f"save.stability is {config.save.stability}; it must be 0 for {spec.name}, "
+                f"log.stability is {config.log.stability}; it must be 0 for {spec.name}, "
                 "since stability is measured on environments written in JAX"
             )
         self.config, self.make_env = config, make_env
         self.algorithm = make_algorithm(config, spec)
         self.hyper = Hyper.of(config)
         self.seeds = jnp.arange(config.seed, config.seed + config.seeds)
-        self.groups, self.num_beside = groups, config.eval.beside if config.eval.count else 0
+        self.groups, self.num_beside = groups, config.simulators.greedy_envs if config.eval.count else 0
         self.compile_seconds = 0.0
-        self._pending: Lesson | None = None  # with `learner.overlap`: collected, not yet learned from
+        self._pending: Lesson | None = None  # with `simulators.overlap`: collected, not yet learned from
         self._steps = config.learner.epochs * config.learner.minibatches
-        turns = groups * config.learner.rollout_steps if config.learner.overlap else 1
+        turns = groups * config.learner.rollout_steps if config.simulators.overlap else 1
         # Gradient steps queued at a time: few enough, when overlapped, that no action waits long behind them.
         self._piece = min(m for m in range(1, self._steps + 1) if self._steps % m == 0 and self._steps // m <= turns)
 
@@ -117,9 +117,9 @@ class SimulatorProgram:
 
     @functools.cached_property
     def pool(self) -> Pool:
-        env, seeds = self.config.env, self.config.seeds
-        layout = (seeds, env.num_envs, self.num_beside, self.groups)
-        return Pool(self.make_env, *layout, apart=env.cores == "apart", first_seed=self.config.seed)
+        config = self.config
+        layout = (config.seeds, config.env.num_envs, self.num_beside, self.groups)
+        return Pool(self.make_env, *layout, apart=config.simulators.cores == "reserved", first_seed=config.seed)
 
     @functools.cached_property
     def collector(self) -> Collector:
@@ -222,7 +222,7 @@ class SimulatorProgram:
             left = self.config.updates - int(np.asarray(state.learner.updates)[0])
             with apart(self.pool.cores):
                 for number in range(1, count + 1):
-                    state, metrics = self._update(state, ahead=self.config.learner.overlap and number < left)
+                    state, metrics = self._update(state, ahead=self.config.simulators.overlap and number < left)
                     rows.append(metrics)
         except EnvFailed as failure:
             failure.state, failure.totals, failure.done = state, _totals(rows, before), len(rows)
@@ -303,7 +303,7 @@ class SimulatorProgram:
     @property
     def _saves(self) -> bool:
         # With overlap a rollout is always under way that no checkpoint holds.
-        return self.pool.can_save and not self.config.learner.overlap
+        return self.pool.can_save and not self.config.simulators.overlap
 
     def snapshot(self, state: RunState) -> Saved:
         """What a checkpoint holds. Of simulators that broke, only that they did."""

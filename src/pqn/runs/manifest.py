@@ -1,0 +1,149 @@
+"""manifest.json: what a checkpoint says about itself.
+
+It lists the arrays and the metadata, has the SHA-256 of the data, and is sealed by a SHA-256 of its own: a flipped
+digit in a counter is as bad as one in the data. The hashes find accidents. They do not stop somebody who computes new
+ones, so everything else is checked as well.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from pqn.errors import CheckpointError, DamagedCheckpoint
+from pqn.runs import files
+from pqn.runs.json_text import MOST_DEPTH, parse_json, to_json
+from pqn.runs.leaves import DTYPES, KEYS, Leaf
+
+FORMAT_VERSION = 1
+DATA = "state.safetensors"
+MANIFEST = "manifest.json"
+DIRECTORY_NAME = re.compile(r"step-(\d{12})(\.replaced)?")
+
+MOST_NAME = 1024  # characters of an array's name
+MOST_ELEMENTS = 2**48  # of an array
+
+
+class Manifest(NamedTuple):
+    """A manifest that was checked."""
+
+    metadata: dict[str, object]
+    """What was saved with the state; "step" is added if it was not there."""
+    leaves: dict[str, Leaf]
+    data_bytes: int
+    data_sha256: object
+
+
+def write(data: bytes, leaves: Iterable[Leaf], step: int, metadata: Mapping[str, object]) -> bytes:
+    """The manifest of a checkpoint whose data file is `data`.
+
+    Raises:
+      TypeError: the metadata has no JSON form.
+    """
+    content = {
+        "format": "pqn-checkpoint",
+        "format_version": FORMAT_VERSION,
+        "step": int(step),
+        "metadata": metadata,
+        "data": {"file": DATA, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()},
+        "leaves": [
+            {"path": leaf.name, "shape": leaf.shape, "dtype": leaf.dtype}
+            | ({"key_impl": leaf.key_impl} if leaf.key_impl else {})
+            for leaf in leaves
+        ],
+    }
+    content = json.loads(to_json(content))  # the seal must not depend on tuples or NumPy scalars
+    return (to_json(content | {"manifest_sha256": seal(content)}, indent=1) + "\n").encode()
+
+
+def seal(content: Mapping[str, object]) -> str:
+    """The SHA-256 of a manifest's content."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def parse(path: Path, text: bytes) -> Manifest:
+    """The manifest of the checkpoint at `path`.
+
+    Raises:
+      DamagedCheckpoint: it is torn or altered, or says what cannot be.
+      CheckpointError: another version of pqn wrote it in a format that this one does not read.
+    """
+    content = _unseal(path, text)
+    step, metadata, data = content.get("step"), content.get("metadata"), content.get("data")
+    if not _is_count(step):
+        raise damaged(path, f"{MANIFEST} has no step")
+    named = DIRECTORY_NAME.fullmatch(path.name)
+    if named and int(named[1]) != step:
+        raise damaged(path, f"its {MANIFEST} is of step {step}")
+    if not isinstance(metadata, dict):
+        raise damaged(path, f"{MANIFEST} has no metadata")
+    if not isinstance(data, dict) or data.get("file") != DATA or "sha256" not in data:
+        raise damaged(path, f"{MANIFEST} does not describe {DATA}")
+    size = data.get("bytes")
+    if not isinstance(size, int) or not _is_count(size):
+        raise damaged(path, f"{MANIFEST} does not describe {DATA}")
+    return Manifest({"step": step, **metadata}, _leaves(path, content.get("leaves")), size, data["sha256"])
+
+
+def damaged(path: Path, what: str) -> DamagedCheckpoint:
+    """The error about a checkpoint that is damaged."""
+    return DamagedCheckpoint(f"the checkpoint {path} is damaged: {what}")
+
+
+def _unseal(path: Path, text: bytes) -> dict[str, object]:
+    """The content, if its seal and its version are right."""
+    try:
+        content = parse_json(text)
+    except ValueError as error:
+        raise damaged(path, f"{MANIFEST} is torn or not a manifest: {error}") from error
+    if not isinstance(content, dict) or content.get("manifest_sha256") is None:
+        raise damaged(path, f"{MANIFEST} is torn or not a manifest")
+    expected = content.pop("manifest_sha256")
+    if expected != seal(content):
+        raise damaged(path, f"{MANIFEST} does not match its own SHA-256")
+    version = content.get("format_version")
+    if type(version) is not int or version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"the checkpoint {path} has format version {version!r:.20}, "
+            f"and this version of pqn reads version {FORMAT_VERSION}"
+        )
+    return content
+
+
+def _leaves(path: Path, entries: object) -> dict[str, Leaf]:
+    """The leaves by their names, each with a shape and a dtype that are possible."""
+    if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+        raise damaged(path, f"{MANIFEST} does not list the arrays")
+    leaves: dict[str, Leaf] = {}
+    for entry in entries:
+        leaf = _leaf(path, entry)
+        if leaf.name in leaves:
+            raise damaged(path, f"{files.shown(leaf.name)} occurs twice in {MANIFEST}")
+        leaves[leaf.name] = leaf
+    for name in leaves:
+        parts = name.split("/")
+        if any("/".join(parts[:count]) in leaves for count in range(1, len(parts))):
+            raise damaged(path, f"{files.shown(name)} lies within another array in {MANIFEST}")
+    return leaves
+
+
+def _leaf(path: Path, entry: Mapping[str, object]) -> Leaf:
+    name, shape, dtype, key_impl = (entry.get(key) for key in ("path", "shape", "dtype", "key_impl"))
+    if not isinstance(name, str) or len(name) > MOST_NAME or name.count("/") > MOST_DEPTH:
+        raise damaged(path, f"{MANIFEST} has an array without a possible name")
+    if not isinstance(shape, list) or not all(map(_is_count, shape)) or math.prod(shape) >= MOST_ELEMENTS:
+        raise damaged(path, f"{files.shown(name)} has an impossible shape in {MANIFEST}")
+    is_key = isinstance(dtype, str) and dtype in KEYS and KEYS[dtype][0] == key_impl
+    if not isinstance(dtype, str) or not (is_key or (dtype in DTYPES and key_impl is None)):
+        raise damaged(path, f"{files.shown(name)} has an impossible dtype in {MANIFEST}")
+    return Leaf(name, tuple(shape), dtype, KEYS[dtype][0] if is_key else None)
+
+
+def _is_count(value: object) -> bool:
+    """Whether a value from JSON is a whole number from 0 on."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
