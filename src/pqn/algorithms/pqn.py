@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from pqn.arrays import expand
 from pqn.config import Config
 from pqn.device import unroll
-from pqn.envs.contract import expand
 from pqn.errors import ConfigError
 from pqn.exploration import greedy_value, linear
 from pqn.networks.mixers import QMIX, VDN, Independent

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pqn.arrays import expand, strong
 from pqn.device import LOOPS_UP_TO, write_out_loops
 from pqn.errors import EnvError
 from pqn.types import Array, EnvSpec, PyTree, TimeStep
@@ -248,13 +249,3 @@ class Autoreset:
         one = jax.tree.map(lambda x: x[0], inner)
         names = jax.eval_shape(self.env.step, jax.random.key(0), one, action).info
         return {name: jnp.zeros(self.num_envs, jnp.float32) for name in names}
-
-
-def expand(flag: Array, like: Array) -> Array:
-    """Reshapes flag [N] so that it broadcasts against like [N, ...]."""
-    return flag.reshape(flag.shape + (1,) * (like.ndim - flag.ndim))
-
-
-def strong(state: PyTree) -> PyTree:
-    """Strips jax's weak types, left behind by Python numbers: they would compile the first step a second time."""
-    return jax.tree.map(lambda x: x if jnp.issubdtype(x.dtype, jax.dtypes.extended) else x.astype(x.dtype), state)

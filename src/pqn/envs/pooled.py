@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pqn.envs.contract import Autoreset, SingleEnv, expand, strong
+from pqn.arrays import expand, strong
+from pqn.envs.contract import Autoreset, SingleEnv
 from pqn.envs.options import Option, choose
 from pqn.types import Array, PyTree
 

@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from pqn.algorithms.pqn import Hyper, Learner, LearnerState
-from pqn.envs.contract import JaxEnv, expand
+from pqn.arrays import expand
+from pqn.envs.contract import JaxEnv
 from pqn.exploration import epsilon_greedy
 from pqn.programs.health import Fault, first, not_finite
 from pqn.types import Array, EnvSpec, EpisodeStats, Inputs, PyTree, Rollout, TimeStep

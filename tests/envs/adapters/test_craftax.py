@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from pqn.arrays import strong
 from pqn.envs import check_env, make
 from pqn.envs.adapters import craftax
-from pqn.envs.contract import Autoreset, AutoresetState, JaxEnv, Outcome, strong
+from pqn.envs.contract import Autoreset, AutoresetState, JaxEnv, Outcome
 from pqn.envs.pooled import RESETS, PooledReset
 from pqn.envs.probe import Counter, Endless, Masked
 from pqn.envs.registry import FAMILIES
