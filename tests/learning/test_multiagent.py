@@ -16,7 +16,7 @@ from hypothesis.extra import numpy as hnp
 import pqn
 from pqn.algorithms.pqn import Hyper, Learner, Segments
 from pqn.config import Config
-from pqn.envs.contract import Autoreset
+from pqn.envs.autoreset import Autoreset
 from pqn.envs.probe import TeamMatch, TwoStepGame
 from pqn.exploration import epsilon_greedy
 from pqn.networks.mixers import QMIX

@@ -12,7 +12,8 @@ import pytest
 from conftest import tiny
 
 import pqn
-from pqn.envs.contract import Autoreset, Outcome
+from pqn.envs.autoreset import Autoreset
+from pqn.envs.contract import Outcome
 from pqn.errors import Diverged, EnvError, EnvFailed
 from pqn.programs import health, rollout
 from pqn.programs.compiled import Program

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 
 from pqn.arrays import expand, strong
-from pqn.envs.contract import Autoreset, SingleEnv
+from pqn.envs.autoreset import Autoreset
+from pqn.envs.contract import SingleEnv
 from pqn.envs.options import Option, choose
 from pqn.types import Array, PyTree
 

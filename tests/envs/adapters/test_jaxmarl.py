@@ -14,7 +14,7 @@ from conftest import build, run_updates
 
 from pqn.envs import check_env, make
 from pqn.envs.adapters.jaxmarl import load
-from pqn.envs.registry import FAMILIES
+from pqn.envs.catalog import FAMILIES
 from pqn.errors import EnvError
 from pqn.presets import preset
 from pqn.programs.evaluation import evaluate

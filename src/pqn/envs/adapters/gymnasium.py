@@ -14,8 +14,9 @@ from __future__ import annotations
 import difflib
 import inspect
 import multiprocessing
+import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gymnasium
@@ -68,8 +69,21 @@ def make(
     return GymnasiumEnv(spec, num_envs, start, concurrent=vectorization_mode == "async")
 
 
-def is_own(name: str) -> bool:
-    """Whether Gymnasium itself brings the environment of this id; a plugin may bring more."""
+def is_harmless(name: str, options: Mapping[str, object]) -> bool:
+    """Whether making this environment runs code of Gymnasium only.
+
+    It does not if the id names a module to import ("module:Name-v0"), if a plugin has registered the id, or if an
+    option could be a path or another id.
+    """
+    words = all(
+        isinstance(value, bool | int | float) or (isinstance(value, str) and re.fullmatch(r"[\w+-]{0,64}", value))
+        for value in options.values()
+    )
+    return words and "render_mode" not in options and ":" not in name and _is_own(name)
+
+
+def _is_own(name: str) -> bool:
+    """Whether Gymnasium itself brings the environment of this id."""
     spec = gymnasium.registry.get(name)
     entry = None if spec is None else spec.entry_point
     module = entry if isinstance(entry, str) else getattr(entry, "__module__", "")

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from pqn.envs.autoreset import Autoreset
 from pqn.envs.check.declared import check_shapes, check_single, check_spec, guard, host_call
 from pqn.envs.check.promises import (
     Trace,
@@ -26,8 +27,8 @@ from pqn.envs.check.promises import (
     same,
     to_numpy,
 )
-from pqn.envs.contract import Autoreset, HostEnv, JaxEnv, SingleEnv
-from pqn.envs.registry import as_env, as_jax_env
+from pqn.envs.contract import HostEnv, JaxEnv, SingleEnv
+from pqn.envs.objects import as_env, as_jax_env
 from pqn.errors import EnvError
 from pqn.types import Array, TimeStep
 
