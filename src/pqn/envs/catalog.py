@@ -121,7 +121,7 @@ _PROBE = Family(
         "action-matters": "one action pays 1, the other -1",
         "match": "pays 1 for the action that matches the observation",
         "endless": "reward 1 for ever, truncated by a time limit: V = 1/(1-γ) with bootstrapping at truncation",
-        "end-or-cut": "one start terminates, another is truncated into a third",
+        "end-or-truncation": "one start terminates, another is truncated into a third",
         "random-length": "reward 1, goes on with probability p: V = 1/(1-γp)",
         "gridworld": "4x3 slippery grid with a known model, for value iteration",
         "masked": "the illegal action would pay the most",

@@ -72,6 +72,9 @@ class HostEnv(Protocol):
         ...
 
 
+_NO_INFO: dict[str, Array] = {}
+
+
 class Outcome(NamedTuple):
     """The result of one step of a `SingleEnv`; the observation is the true successor, never that of a reset."""
 
@@ -82,7 +85,7 @@ class Outcome(NamedTuple):
     truncated: Array | bool = False  # by a rule of the environment; `spec.max_episode_steps` is applied in addition.
     # Where `max_episode_steps` is given nothing may truncate earlier, since the collector relies on it: otherwise leave
     # `max_episode_steps` None
-    info: dict[str, Array] = {}  # noqa: RUF012  name -> scalar, reported at the last step of an episode
+    info: dict[str, Array] = _NO_INFO  # name -> scalar, reported at the last step of an episode
 
 
 class SingleEnv(Protocol):
