@@ -8,7 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from pqn.envs.contract import Autoreset, SingleEnv
+from pqn.envs.autoreset import Autoreset
+from pqn.envs.contract import SingleEnv
 from pqn.types import TimeStep
 
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from pqn.device import compiler_options, simulator_groups, write_out_loops
-from pqn.envs import contract as base
-from pqn.envs import make
+from pqn.envs import autoreset, make
 from pqn.loops import written_out
 
 
@@ -106,7 +105,7 @@ def test_environments_play_the_same_game_with_their_loops_written_out(name, monk
         return jax.device_get(jax.jit(whole, compiler_options={"xla_backend_optimization_level": 0})(jax.random.key(1)))
 
     plain = play(make(name, 2))
-    monkeypatch.setattr(base, "write_out_loops", written_out)
+    monkeypatch.setattr(autoreset, "write_out_loops", written_out)
     jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-5), play(make(name, 2)), plain)
 
 

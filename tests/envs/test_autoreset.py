@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pqn.envs.contract import Autoreset, JaxEnv, Outcome
+from pqn.envs.autoreset import Autoreset
+from pqn.envs.contract import JaxEnv, Outcome
 from pqn.envs.probe import Counter
 from pqn.errors import EnvError
 from pqn.types import EnvSpec

@@ -6,15 +6,15 @@ import sys
 import pytest
 
 from pqn.envs import as_jax_env, available, make
-from pqn.envs.contract import Autoreset
+from pqn.envs.autoreset import Autoreset
+from pqn.envs.catalog import FAMILIES, Family
 from pqn.envs.probe import PROBES, TEAMS, Counter
-from pqn.envs.registry import FAMILIES, Family
 from pqn.errors import EnvError, PqnError
 
 USER_MODULE = """
 import numpy as np
 import jax.numpy as jnp
-from pqn.envs.contract import Autoreset, Outcome
+from pqn.envs import Autoreset, Outcome
 from pqn.types import EnvSpec
 
 class Coin:
@@ -141,7 +141,7 @@ def test_a_user_module_that_does_not_import(user_module, tmp_path):
 
 def test_a_family_whose_package_is_missing(user_module, tmp_path, monkeypatch):
     (tmp_path / f"{user_module}_family.py").write_text("import crafting_package\n")
-    family = Family(f"{user_module}_family", {"Dig-v0": "dig"}, {}, extra="crafting")
+    family = Family(f"{user_module}_family", {"Dig-v0": "dig"}, extra="crafting")
     monkeypatch.setitem(FAMILIES, "crafting", family)
     sys.path.insert(0, str(tmp_path))
     with pytest.raises(EnvError, match=r"crafting_package is not installed: pip install 'pqn-jax\[crafting\]'"):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from pqn.envs import check_env
-from pqn.envs.probe import PROBES, Counter, Endless, Memory, Probe, RandomLength, make
+from pqn.envs.probe import PROBES, Counter, Endless, Memory, RandomLength, make
+from pqn.envs.probe.tabular import Probe
 from pqn.errors import EnvError
 
 TABULAR = [name for name, probe in PROBES.items() if issubclass(probe, Probe)]
@@ -43,7 +44,7 @@ def test_simulation_follows_the_tables(name):
     here = (s[None], a[None], out.state)
     np.testing.assert_allclose(out.reward, probe.reward[here].astype(np.float32))
     np.testing.assert_array_equal(out.terminated, probe.terminates[here])
-    np.testing.assert_array_equal(out.truncated, probe.cuts[here])
+    np.testing.assert_array_equal(out.truncated, probe.truncates[here])
     np.testing.assert_array_equal(out.obs, probe.observations[out.state])
     frequency = (out.state[..., None] == np.arange(states)).mean(0)
     np.testing.assert_allclose(frequency, probe.transition[s, a], atol=0.03)
@@ -53,11 +54,11 @@ def test_simulation_follows_the_tables(name):
     assert (probe.start[first] > 0).all()
 
 
-@pytest.mark.parametrize("name", ["end-or-cut", "masked", "memory", "gridworld"])
+@pytest.mark.parametrize("name", ["end-or-truncation", "masked", "memory", "gridworld"])
 def test_probes_keep_the_contract(name):
     report = check_env(make(name, 3), steps=40)
     assert report.episodes > 0
-    assert bool(report.truncations) == (name == "end-or-cut")
+    assert bool(report.truncations) == (name == "end-or-truncation")
 
 
 @pytest.mark.parametrize("lam", [0.0, 0.5, 1.0])

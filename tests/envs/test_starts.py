@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pqn.envs import make
-from pqn.envs.contract import Autoreset, Outcome
+from pqn.envs.autoreset import Autoreset
+from pqn.envs.contract import Outcome
 from pqn.envs.probe import Counter
 from pqn.types import EnvSpec
 

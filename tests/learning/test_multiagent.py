@@ -18,7 +18,7 @@ from pqn.algorithms.base import Hyper
 from pqn.algorithms.pqn import PQN
 from pqn.algorithms.segments import Segments
 from pqn.config import Config
-from pqn.envs.contract import Autoreset
+from pqn.envs.autoreset import Autoreset
 from pqn.envs.probe import TeamMatch, TwoStepGame
 from pqn.exploration import epsilon_greedy
 from pqn.networks.mixers import QMIX

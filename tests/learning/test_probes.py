@@ -44,7 +44,7 @@ def test_truncation_as_termination(lam):
 
 
 def test_terminated_and_truncated_are_told_apart():
-    program, q = tabular("end-or-cut", 400)
+    program, q = tabular("end-or-truncation", 400)
     check(program, q, program.env.env.optimal_q(GAMMA), atol=1e-2)
 
 

@@ -118,7 +118,10 @@ def test_an_episode_does_not_depend_on_what_came_before_it(kind):
     first = jnp.zeros((T, B, 1), bool).at[4].set(True)
     inputs = inputs._replace(first=first)
     _, q = net.apply(variables, carry, inputs)
-    noise = lambda x: x.at[:4].set(jnp.flip(x[:4]) + 1) if x.dtype != bool else x  # noqa: E731
+
+    def noise(x):
+        return x.at[:4].set(jnp.flip(x[:4]) + 1) if x.dtype != bool else x
+
     other = jax.tree.map(noise, inputs)
     # What led to the first observation belongs to the episode before: it must not show either.
     other = other._replace(last_action=other.last_action.at[4].set(0), last_reward=other.last_reward.at[4].set(7.0))

@@ -113,8 +113,13 @@ def nature(x, p):
 
 
 def impala(x, p):
-    conv = lambda x, i: conv_of(x, p[f"Conv_{i}"], padding="SAME")  # noqa: E731
-    act = lambda x, i: jax.nn.relu(norm_of(x, p[f"Norm_{i}"]))  # noqa: E731
+
+    def conv(x, i):
+        return conv_of(x, p[f"Conv_{i}"], padding="SAME")
+
+    def act(x, i):
+        return jax.nn.relu(norm_of(x, p[f"Norm_{i}"]))
+
     for stage in range(3):
         x = pool_of(conv(x, 5 * stage), 3, 2)
         for block in range(2):

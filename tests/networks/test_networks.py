@@ -151,7 +151,10 @@ def test_image_networks_normalise_before_every_nonlinearity(torso):
 @pytest.mark.parametrize("torso", IMAGES)
 def test_gradients_reach_every_parameter_of_image_networks(torso):
     network, variables, inputs = make_image(torso)
-    loss = lambda params: jnp.sum(jnp.sin(network.apply({"params": params}, (), inputs)[1]))  # noqa: E731
+
+    def loss(params):
+        return jnp.sum(jnp.sin(network.apply({"params": params}, (), inputs)[1]))
+
     for path, leaf in jax.tree_util.tree_leaves_with_path(jax.grad(loss)(variables["params"])):
         assert bool(jnp.isfinite(leaf).all()), path
         # A bias is lost only where LayerNorm sees the same number in every channel, which none of these is.
@@ -248,7 +251,10 @@ def test_batch_renorm_clips_and_is_constant_for_the_gradient():
     module, variables = renormalise(x, updates=1000)
     y, _ = module.apply(variables, x, True, mutable=["batch_stats"])
     np.testing.assert_allclose(y.mean(0), 5.0, atol=1e-3)  # d_max
-    total = lambda x: module.apply(variables, x, True, mutable=["batch_stats"])[0].sum()  # noqa: E731
+
+    def total(x):
+        return module.apply(variables, x, True, mutable=["batch_stats"])[0].sum()
+
     np.testing.assert_allclose(jax.grad(total)(x), 0.0, atol=1e-4)  # a batch-normalised sum does not depend on x
 
 

@@ -10,7 +10,7 @@ from conftest import tiny
 from fickle import Fickle, play
 
 from pqn.algorithms.pqn import PQN
-from pqn.envs.contract import Autoreset
+from pqn.envs.autoreset import Autoreset
 from pqn.programs.evaluation import evaluate, means
 
 CASES = {

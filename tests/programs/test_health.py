@@ -13,7 +13,8 @@ from conftest import tiny
 from saved import read_tree
 
 import pqn
-from pqn.envs.contract import Autoreset, Outcome
+from pqn.envs.autoreset import Autoreset
+from pqn.envs.contract import Outcome
 from pqn.errors import Diverged, EnvError, EnvFailed
 from pqn.programs import health, rollout
 from pqn.programs.compiled import CompiledProgram

@@ -10,7 +10,7 @@ import pytest
 
 from pqn.cli.main import main
 from pqn.config import Config
-from pqn.envs.atari_games import ATARI_10, ATARI_57
+from pqn.envs.catalog import ATARI_10, ATARI_57
 from pqn.errors import RunError
 from pqn.report import atari
 from pqn.report.atari import ATARI_5_WEIGHTS, ATARI_10_WEIGHTS, REFERENCE, aggregate, human_normalised, published

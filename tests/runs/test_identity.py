@@ -22,7 +22,8 @@ import pqn
 from pqn import training
 from pqn.cli.main import main
 from pqn.envs import registry
-from pqn.envs.contract import Autoreset, Outcome
+from pqn.envs.autoreset import Autoreset
+from pqn.envs.contract import Outcome
 from pqn.errors import CheckpointError, EnvError, PqnError, RunError
 from pqn.play import evaluate_run
 from pqn.progress import Progress

@@ -5,7 +5,8 @@ from __future__ import annotations
 import textwrap
 
 from pqn.cli import options
-from pqn.envs.registry import FAMILIES, available
+from pqn.envs.catalog import FAMILIES
+from pqn.envs.registry import available
 
 
 def run(argv: list[str]) -> int:

@@ -6,26 +6,28 @@ Everything here is loaded on first use, so that listing the environments (`pqn e
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pqn.errors import EnvError
 
 if TYPE_CHECKING:
+    from pqn.envs.autoreset import Autoreset
     from pqn.envs.check import CheckReport, check_env
-    from pqn.envs.contract import Autoreset, HostEnv, JaxEnv, Outcome, SingleEnv
-    from pqn.envs.registry import EnvInfo, as_env, as_jax_env, available, make
+    from pqn.envs.contract import HostEnv, JaxEnv, Outcome, SingleEnv
+    from pqn.envs.objects import as_env, as_jax_env
+    from pqn.envs.registry import EnvInfo, available, make
 
 
 _HOME = {
-    "Autoreset": "contract",
+    "Autoreset": "autoreset",
     "CheckReport": "check",
     "EnvInfo": "registry",
     "HostEnv": "contract",
     "JaxEnv": "contract",
     "Outcome": "contract",
     "SingleEnv": "contract",
-    "as_env": "registry",
-    "as_jax_env": "registry",
+    "as_env": "objects",
+    "as_jax_env": "objects",
     "available": "registry",
     "check_env": "check",
     "make": "registry",
@@ -48,7 +50,7 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -1,8 +1,8 @@
 """Where the environments of a run come from: a name, a function or an object, all as one function of their number.
 
-`given` says what a user meant by a name or by `env=…`. `of_run` does the same for a run that exists, whose files are
-data: they may name an environment that is registered here, but never make the program import or call anything that the
-user has not named anew.
+`given` finds out what a user meant by a name or by `env=…`. `of_run` does the same for a run that exists. The files of
+a run are data: they may name an environment of the catalog, but the program never imports or calls anything else
+because of them. The user has to name it again.
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ import functools
 import inspect
 import shlex
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pqn.config import Config
 from pqn.envs import registry
+from pqn.envs.user_function import in_one_line
 from pqn.errors import EnvError, PqnError
+
+if TYPE_CHECKING:
+    from pqn.envs.contract import HostEnv, JaxEnv
 
 Kind = Literal["registered", "function", "python"]
 
@@ -24,33 +28,33 @@ class EnvSource:
     """Makes environments of any number, and knows what they are called.
 
     Attributes:
-      kind: "registered" in `pqn.envs.registry`, a "function" named module:function, or given in "python".
-      name: the first two by name; the last as "python:module.name", of which nothing can be made.
+      kind: "registered" in `pqn.envs.catalog`, a "function" named module:function, or given in "python".
+      name: the name of the first two; "python:module.name" for the third, from which nothing can be made.
       kwargs: the options it is made with.
       made: the class of what was made last, None before.
     """
 
-    def __init__(self, kind: Kind, name: str, kwargs: Mapping[str, Any], make: Callable[[int], Any]):
+    def __init__(self, kind: Kind, name: str, kwargs: Mapping[str, object], make: Callable[[int], JaxEnv | HostEnv]):
         self.kind, self.name, self.kwargs, self._make = kind, name, dict(kwargs), make
         self.made: type | None = None
 
-    def __call__(self, num_envs: int) -> Any:
+    def __call__(self, num_envs: int) -> JaxEnv | HostEnv:
         try:
             env = self._make(num_envs)
         except PqnError:
             raise
-        except Exception as error:  # of the user's code, or of a package that was given a strange option
-            raise EnvError(f"{self.name} could not be made: {registry.in_one_line(error)}") from error
+        except Exception as error:  # of the user's code, or of a package that does not understand an option
+            raise EnvError(f"{self.name} could not be made: {in_one_line(error)}") from error
         self.made = type(getattr(env, "env", env))  # of one environment, where `Autoreset` wraps it
         return env
 
 
-def given(env: Any, kwargs: Mapping[str, Any]) -> EnvSource:
+def given(env: object, kwargs: Mapping[str, Any]) -> EnvSource:
     """The source of what the user named or handed over.
 
     Args:
       env: a name, a `SingleEnv`, or a function of `num_envs` that makes a `JaxEnv` or a `HostEnv`.
-      kwargs: the options of what is made by a name or a function; an object has none any more.
+      kwargs: the options of a name or a function; an object takes none.
 
     Raises:
       EnvError: it is none of these.
@@ -64,21 +68,20 @@ def given(env: Any, kwargs: Mapping[str, Any]) -> EnvSource:
     if hasattr(env, "send") and not isinstance(env, type):
         raise EnvError(
             f"env is one {type(env).__name__}; give a function that makes one of any size, such as "
-            f"`lambda num_envs: {type(env).__name__}(num_envs)`, since the pool is split into groups."
+            f"`lambda num_envs: {type(env).__name__}(num_envs)`, since the environments are split into groups."
         )
     if hasattr(env, "step") and not isinstance(env, type):
-        return EnvSource("python", name, {}, lambda num_envs: registry.as_env(env, num_envs))
+        return EnvSource("python", name, {}, lambda num_envs: _as_env(env, num_envs))
     if not callable(env):
         raise EnvError(
             f"env is of type {type(env).__name__}; give the name of an environment, a SingleEnv, or a function of the "
             "number of environments."
         )
-    build: Callable[..., Any] = env
-    _check_call(build, kwargs)
-    return EnvSource("python", name, kwargs, lambda num_envs: registry.as_env(build(num_envs, **kwargs), num_envs))
+    _check_call(env, kwargs)
+    return EnvSource("python", name, kwargs, lambda num_envs: _as_env(env(num_envs, **kwargs), num_envs))
 
 
-def of_run(config: Config, env: Any, command: str) -> EnvSource:
+def of_run(config: Config, env: object, command: str) -> EnvSource:
     """The source for a run that was trained before.
 
     Args:
@@ -106,15 +109,21 @@ def of_run(config: Config, env: Any, command: str) -> EnvSource:
     return given(name, kwargs)
 
 
-def _qualified(env: Any) -> str:
+def _as_env(env: object, num_envs: int) -> JaxEnv | HostEnv:
+    from pqn.envs.objects import as_env  # loads jax, which commands that only read runs do without
+
+    return as_env(env, num_envs)
+
+
+def _qualified(env: object) -> str:
     """`module.name` of a class or a function, or of the class of an object."""
     while isinstance(env, functools.partial):
         env = env.func
-    named = env if hasattr(env, "__qualname__") else type(env)
-    return f"{named.__module__}.{named.__qualname__}"
+    kind = type(env)
+    return f"{getattr(env, '__module__', kind.__module__)}.{getattr(env, '__qualname__', kind.__qualname__)}"
 
 
-def _check_call(build: Callable[..., Any], kwargs: Mapping[str, Any]) -> None:
+def _check_call(build: Callable[..., object], kwargs: Mapping[str, object]) -> None:
     """Raises `EnvError` if a function cannot be called with the number of environments and the run's options."""
     try:
         signature = inspect.signature(build)

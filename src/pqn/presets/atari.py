@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pqn.config import Config, EnvConfig, EvalConfig, LearnerConfig, NetworkConfig
-from pqn.envs.atari_games import ATARI_57, title
+from pqn.envs.catalog import ATARI_57, ATARI_TITLES
 from pqn.presets.base import BOOTSTRAPS, Preset
 
 _TABLE = (
@@ -45,7 +45,7 @@ def _paper(game: str) -> Config:
 PRESETS = {
     f"atari-{game}": Preset(
         _paper(game).replace({"learner.bootstrap_truncation": True}),
-        f"Atari {title(game)}",
+        f"Atari {ATARI_TITLES[game]}",
         _TABLE,
         (BOOTSTRAPS, *_DEVIATIONS),
         "atari-GAME",
@@ -53,7 +53,7 @@ PRESETS = {
     for game in ATARI_57
 } | {
     f"atari-{game}-paper": Preset(
-        _paper(game), f"Atari {title(game)} as published", _TABLE, _DEVIATIONS, "atari-GAME-paper"
+        _paper(game), f"Atari {ATARI_TITLES[game]} as published", _TABLE, _DEVIATIONS, "atari-GAME-paper"
     )
     for game in ATARI_57
 }

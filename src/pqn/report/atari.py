@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from pqn.envs.atari_games import ATARI_10, ATARI_57
+from pqn.envs.catalog import ATARI_10, ATARI_57
 from pqn.errors import RunError
 from pqn.report.statistics import Interval, bootstrap_interval, iqm
 from pqn.runs.directory import RunDir

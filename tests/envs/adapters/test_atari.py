@@ -8,14 +8,14 @@ import sys
 import numpy as np
 import pytest
 
+from pqn.envs import make
+from pqn.envs.adapters.atari import PROTOCOLS, AtariEnv, options
+from pqn.envs.adapters.emulator_threads import usable_cores
+from pqn.envs.catalog import ATARI_10, ATARI_57, ATARI_OTHERS, ATARI_TWO_PLAYERS
+from pqn.errors import EnvError
+from pqn.types import TimeStep
+
 ale_py = pytest.importorskip("ale_py", reason="needs pip install 'pqn-jax[atari]'")
-
-from pqn.envs import make  # noqa: E402
-from pqn.envs.adapters.atari import PROTOCOLS, AtariEnv, options, usable_cores  # noqa: E402
-from pqn.envs.atari_games import ATARI_10, ATARI_57, OTHERS, TWO_PLAYERS  # noqa: E402
-from pqn.errors import EnvError  # noqa: E402
-from pqn.types import TimeStep  # noqa: E402
-
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 
 
@@ -98,7 +98,7 @@ def same(ours: np.ndarray, console: list[np.ndarray]) -> bool:
         ("freeway", "dopamine", {"max_frames": 400, "clip_rewards": False}, 150),  # a game without FIRE
     ],
 )
-def test_a_pool_equals_a_plain_console(game, protocol, given, length):
+def test_the_emulators_equal_a_plain_console(game, protocol, given, length):
     """Rewards, lost lives, game ends, scores, and every pixel of every observation."""
     seeds = np.array([3, 2**31 + 11])  # the second has a bit too many for ale-py
     env = make(f"atari:{game}", 2, protocol=protocol, noop_max=0, **given)
@@ -267,13 +267,13 @@ def test_a_missing_package_gets_a_sentence(monkeypatch, backend, package, extra)
 
 
 def test_the_games_are_those_of_ale_py():
-    ours = (*ATARI_57, *OTHERS, *TWO_PLAYERS)
+    ours = (*ATARI_57, *ATARI_OTHERS, *ATARI_TWO_PLAYERS)
     assert len(ATARI_57) == 57 and len(set(ours)) == len(ours) and set(ATARI_10) < set(ATARI_57)
     assert sorted(ours) == sorted(ale_py.roms.get_all_rom_ids())
 
 
 def test_threads_default_to_the_usable_cores():
-    assert 1 <= usable_cores() <= (__import__("os").cpu_count() or 1)
+    assert 1 <= usable_cores() <= (os.cpu_count() or 1)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="scheduling classes of threads are Linux's")

@@ -12,10 +12,11 @@ import pytest
 from pqn.arrays import strong
 from pqn.envs import check_env, make
 from pqn.envs.adapters import craftax
-from pqn.envs.contract import Autoreset, AutoresetState, JaxEnv, Outcome
+from pqn.envs.autoreset import Autoreset, AutoresetState
+from pqn.envs.catalog import FAMILIES
+from pqn.envs.contract import JaxEnv, Outcome
 from pqn.envs.pooled import RESETS, PooledReset
 from pqn.envs.probe import Counter, Endless, Masked
-from pqn.envs.registry import FAMILIES
 from pqn.errors import EnvError
 from pqn.types import EnvSpec
 

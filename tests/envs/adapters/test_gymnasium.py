@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -55,7 +57,7 @@ class Marked(gymnasium.Env):
 class MarkedVector(VectorEnv):
     """The same, vectorised by itself and resetting in the next step, as EnvPool and older vector environments do."""
 
-    metadata = {"autoreset_mode": AutoresetMode.NEXT_STEP}  # noqa: RUF012
+    metadata: ClassVar[dict] = {"autoreset_mode": AutoresetMode.NEXT_STEP}
 
     def __init__(self, num_envs: int = 1, longest: int = 4):
         self.envs, self.num_envs = [Marked(longest) for _ in range(num_envs)], num_envs
@@ -108,7 +110,10 @@ WAYS = {
 
 def program_for(name, kwargs, options=None):
     config = tiny({"learner.gamma": 0.9, "learner.rollout_steps": 16, "simulators.greedy_envs": 0} | (options or {}))
-    make = lambda n: registry.make(f"gymnasium:{name}", n, **kwargs)  # noqa: E731
+
+    def make(num_envs):
+        return registry.make(f"gymnasium:{name}", num_envs, **kwargs)
+
     program = SimulatorProgram(config, make, make(1).spec)
     program.compile()
     return program

@@ -12,8 +12,8 @@ import pytest
 
 from pqn.envs import check_env, make
 from pqn.envs.adapters.gymnax import _BINARY, GymnaxEnv
-from pqn.envs.contract import Autoreset
-from pqn.envs.registry import FAMILIES
+from pqn.envs.autoreset import Autoreset
+from pqn.envs.catalog import FAMILIES
 from pqn.errors import EnvError
 
 NAMES = list(FAMILIES["gymnax"].names)

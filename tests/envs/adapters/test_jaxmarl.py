@@ -14,7 +14,7 @@ from conftest import build, run_updates
 
 from pqn.envs import check_env, make
 from pqn.envs.adapters.jaxmarl import load
-from pqn.envs.registry import FAMILIES
+from pqn.envs.catalog import FAMILIES
 from pqn.errors import EnvError
 from pqn.presets import preset
 from pqn.programs.evaluation import evaluate
@@ -207,7 +207,10 @@ def test_the_contract_is_kept(name):
 def test_observations_are_jaxmarls(played, name):
     play = played(name)
     width = play.steps.obs.shape[-1]
-    pad = lambda x: np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])])  # noqa: E731
+
+    def pad(x):
+        return np.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, width - x.shape[-1])])
+
     theirs = play.per_agent({agent: pad(play.theirs[0][agent]) for agent in play.agents})
     fresh = play.per_agent({agent: pad(play.fresh[agent]) for agent in play.agents})
     done = play.done.reshape(play.done.shape + (1,) * (theirs.ndim - 2))

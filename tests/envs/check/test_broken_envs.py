@@ -14,8 +14,9 @@ import pytest
 from conftest import tiny
 
 import pqn
+from pqn.envs.autoreset import Autoreset
 from pqn.envs.check import check_quickly, is_ours
-from pqn.envs.contract import Autoreset, Outcome
+from pqn.envs.contract import Outcome
 from pqn.errors import EnvError
 from pqn.play import evaluate_run
 from pqn.progress import Progress

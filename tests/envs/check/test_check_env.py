@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pqn.envs import check_env
-from pqn.envs.contract import Autoreset, Outcome
+from pqn.envs.autoreset import Autoreset
+from pqn.envs.contract import Outcome
 from pqn.errors import EnvError
 from pqn.types import EnvSpec
 

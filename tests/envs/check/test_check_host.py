@@ -92,7 +92,7 @@ def test_broken_promises_have_names(kind, said):
 
 
 def test_a_start_that_depends_on_the_place_is_noted():
-    assert any("place in the pool" in note for note in check_env(ByPlace(Counter(), 4), steps=60).notes)
+    assert any("place among the others" in note for note in check_env(ByPlace(Counter(), 4), steps=60).notes)
 
 
 def test_something_that_lacks_a_method_is_named():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..mutation import mutation
 
-BASE = "envs/contract.py"
+AUTORESET = "envs/autoreset.py"
 MARL = "envs/adapters/test_jaxmarl.py"
 REAL_STEPS = "envs/test_autoreset.py::test_every_transition_of_the_counter_is_real"
 LIMIT = "envs/test_autoreset.py::test_the_time_limit_truncates_with_the_mask_of_the_final_observation"
@@ -14,7 +14,7 @@ ENDS = f"{MARL}::test_an_episode_ends_when_jaxmarl_says_and_the_limit_is_told_ap
 AUTORESET = [
     mutation(
         "autoreset-final-observation-is-the-next-first",
-        BASE,
+        AUTORESET,
         "final_obs=final_obs if self.spec.truncates else None",
         "final_obs=obs if self.spec.truncates else None",
         "A truncated episode bootstraps from the next one's first observation.",
@@ -22,7 +22,7 @@ AUTORESET = [
     ),
     mutation(
         "autoreset-one-step-too-many",
-        BASE,
+        AUTORESET,
         "steps >= self.spec.max_episode_steps",
         "steps > self.spec.max_episode_steps",
         "The time limit comes one step late.",
@@ -30,7 +30,7 @@ AUTORESET = [
     ),
     mutation(
         "autoreset-limit-wins-over-the-end",
-        BASE,
+        AUTORESET,
         "return terminated, truncated & ~terminated",
         "return terminated & ~truncated, truncated",
         "An episode that ends at its limit is bootstrapped.",
@@ -38,7 +38,7 @@ AUTORESET = [
     ),
     mutation(
         "autoreset-clock-never-starts-again",
-        BASE,
+        AUTORESET,
         "jnp.where(done, 0, steps), spare)",
         "steps, spare)",
         "After the first time limit every step is one.",
@@ -46,7 +46,7 @@ AUTORESET = [
     ),
     mutation(
         "autoreset-mask-of-the-next-episode",
-        BASE,
+        AUTORESET,
         "final_avail=self._avail(out.state)",
         "final_avail=self._avail(inner)",
         "A truncated episode bootstraps over the actions that are legal in the next one.",
@@ -54,7 +54,7 @@ AUTORESET = [
     ),
     mutation(
         "autoreset-world-of-the-next-episode",
-        BASE,
+        AUTORESET,
         "final_world=self._world(out.state)",
         "final_world=self._world(inner)",
         "A truncated episode is mixed by the next one's global state.",
@@ -62,7 +62,7 @@ AUTORESET = [
     ),
     mutation(
         "autoreset-truncation-starts-nothing",
-        BASE,
+        AUTORESET,
         "first=jnp.broadcast_to(done[:, None],",
         "first=jnp.broadcast_to(terminated[:, None],",
         "Memory is not cleared after a time limit.",
@@ -70,7 +70,7 @@ AUTORESET = [
     ),
     mutation(
         "autoreset-one-world-for-all",
-        BASE,
+        AUTORESET,
         "fresh, fresh_obs = self._reset_all(jax.random.split(key, self.num_envs))",
         "fresh, fresh_obs = self._reset_all(jnp.broadcast_to(key, (self.num_envs,)))",
         "Environments that restart together start in the same state.",
@@ -78,7 +78,7 @@ AUTORESET = [
     ),
     mutation(
         "autoreset-key-stands-still",
-        BASE,
+        AUTORESET,
         "return AutoresetState(key, strong(inner),",
         "return AutoresetState(state.key, strong(inner),",
         "Every step of an environment draws the same random numbers.",
@@ -269,7 +269,7 @@ MULTI_AGENT = [
     mutation(
         "overcooked-shaping-of-one-cook",
         "envs/adapters/overcooked.py",
-        'jnp.sum(stack(agents, info["shaped_reward"]))',
+        'jnp.sum(agent_axis(agents, info["shaped_reward"]))',
         'info["shaped_reward"][agents[0]]',
         "Only the first cook's shaped reward is added.",
         f"{MARL}::test_shaping_fades_over_the_run_and_not_over_the_episode",
@@ -325,8 +325,8 @@ MULTI_AGENT = [
     mutation(
         "mpe-mean-reward",
         "envs/adapters/mpe.py",
-        "jnp.sum(stack(agents, reward))",
-        "jnp.mean(stack(agents, reward))",
+        "jnp.sum(agent_axis(agents, reward))",
+        "jnp.mean(agent_axis(agents, reward))",
         "The team's reward is a mean over agents instead of a sum.",
         f"{MARL}::test_the_reward_of_mpe_is_the_sum_over_agents[mpe:simple_spread]",
     ),

@@ -93,8 +93,8 @@ MUTATIONS = [
     mutation(
         "trust-functions-are-harmless",
         "envs/registry.py",
-        "    if family is None:\n        return False\n    if not FAMILIES[family].open:",
-        "    if family is None:\n        return True\n    if not FAMILIES[family].open:",
+        "    if family is None:\n        return False\n    return not FAMILIES[family].open",
+        "    if family is None:\n        return True\n    return not FAMILIES[family].open",
         "A function that a foreign run names is imported and called.",
         "runs/test_identity.py::test_what_a_run_may_name",
     ),

@@ -6,7 +6,7 @@ from ..mutation import mutation
 
 ATARI = "envs/adapters/atari.py"
 GYMNASIUM = "envs/adapters/gymnasium.py"
-CONSOLE = "envs/adapters/test_atari.py::test_a_pool_equals_a_plain_console"
+CONSOLE = "envs/adapters/test_atari.py::test_the_emulators_equal_a_plain_console"
 LIVES = "envs/adapters/test_atari.py::test_a_lost_life_ends_the_episode_but_not_the_game"
 FLAGS = "envs/adapters/test_gymnasium_flags.py::test_flags_and_final_observations_are_the_environments_own"
 

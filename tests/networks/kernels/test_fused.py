@@ -37,7 +37,10 @@ def plain(x, layers):
 
 def values_and_gradients(function, x, layers):
     weight = jnp.cos(jnp.arange(x.shape[0] * x.shape[1] * x.shape[2] * 16.0)).reshape(*x.shape[:3], 16)
-    loss = lambda x, layers: jnp.sum(weight * function(x, layers))  # noqa: E731
+
+    def loss(x, layers):
+        return jnp.sum(weight * function(x, layers))
+
     return function(x, layers), jax.grad(loss, (0, 1))(x, layers)
 
 

@@ -1,26 +1,28 @@
 """Atari games on ale-py's vector environment, under the `HostEnv` contract.
 
 ale-py (GPL-2.0) steps N emulators on C++ threads and preprocesses their frames. What it does at the end of an episode
-is not what a learner may believe, so four things are done here instead (docs/atari.md says how each was found):
+breaks the contract in four places, which are handled here instead (docs/atari.md tells how each was found):
 
-* *Lost lives.* Its `episodic_life` restarts the whole game at every lost life, so that nobody ever plays past the first
-  one. Here the life ends an episode for the learner while the game goes on, and `ended` says when the game is over.
-* *Scores.* Rewards clipped inside ale-py are lost. They are taken raw and clipped here; `info["return"]` is the score
-  of the open game.
-* *Time limit.* Its `final_obs` at a truncation repeats an older frame. Here the limit is counted outside, and the true
-  last observation is kept before the game is restarted.
+* *Lost lives.* Its `episodic_life` restarts the whole game at every lost life, so that no agent ever plays past the
+  first one. Here a lost life ends an episode for the learner while the game goes on, and `ended` marks the end of the
+  game.
+* *Scores.* Rewards that ale-py clips are lost. Here they are taken raw and clipped afterwards; `info["return"]` is the
+  score of the open game.
+* *Time limit.* Its `final_obs` at a truncation repeats an older frame. Here the limit is counted outside of ale-py, and
+  the true last observation is kept before the game is restarted.
 * *Invalid actions.* They kill a worker thread, and `recv` waits for it for ever. Here they raise.
 """
 
 from __future__ import annotations
 
-import os
-from typing import Any
+import importlib
+from typing import Any, cast
 
 import numpy as np
 
-from pqn.envs.contract import HostEnv, start_in_background
-from pqn.envs.options import Option, choose
+from pqn.envs.adapters.emulator_threads import start_in_background, usable_cores
+from pqn.envs.contract import HostEnv
+from pqn.envs.options import Chosen, Option, choose
 from pqn.errors import EnvError
 from pqn.types import EnvSpec, TimeStep
 
@@ -31,7 +33,7 @@ PROTOCOLS: dict[str, dict[str, bool | int | float]] = {
     "dopamine": {"sticky_actions": 0.25, "episodic_life": False, "noop_max": 0, "fire_reset": False},
 }
 BACKENDS = ("ale", "envpool")
-NEVER = 10**9  # frames; larger numbers overflow in ale-py
+NO_LIMIT = 10**9  # frames; larger numbers overflow in ale-py
 
 
 def options(protocol: str) -> dict[str, Option]:
@@ -48,34 +50,34 @@ def options(protocol: str) -> dict[str, Option]:
         "clip_rewards": Option(True),  # to −1, 0, 1 for the learner; reported returns are scores
         "frame_skip": Option(4, 1),
         "frame_stack": Option(4, 1),
-        "max_pool": Option(True),  # over the last two frames of a step: sprites flicker
+        "max_pool": Option(True),  # over the last two frames of a step, because sprites flicker
         "screen_size": Option(84, 1),
         "max_frames": Option(108_000, 1),  # half an hour of play
-        "full_action_space": Option(False),  # all 18 actions instead of those that the game knows
+        "full_action_space": Option(False),  # all 18 actions instead of those of the game
     }
 
 
-def make(game: str, num_envs: int, **given: Any) -> HostEnv:
-    """N copies of an Atari game.
+def make(name: str, num_envs: int, **given: object) -> HostEnv:
+    """N copies of the Atari game `name`.
 
     Raises:
       EnvError: an unknown option, or a value that it cannot have.
     """
-    name = f"atari:{game}"
-    protocol = given.get("protocol", "paper")
-    chosen = choose(name, options(protocol if protocol in PROTOCOLS else "paper"), given)
+    protocol = given.get("protocol")
+    defaults = options(protocol if isinstance(protocol, str) and protocol in PROTOCOLS else "paper")
+    chosen = choose(f"atari:{name}", defaults, given)
     if chosen["backend"] == "envpool":
         from pqn.envs.adapters.atari_envpool import EnvPoolAtari
 
-        return EnvPoolAtari(game, num_envs, chosen)
-    return AtariEnv(game, num_envs, chosen)
+        return EnvPoolAtari(name, num_envs, chosen)
+    return AtariEnv(name, num_envs, chosen)
 
 
 class AtariEnv:
     """N copies of a game on ale-py.
 
     Observations are the last `frame_stack` frames, oldest first, [N, 1, 4, 84, 84] uint8, in ale-py's own memory: the
-    frame axis is moved on the device, by the network.
+    network moves the frame axis on the device.
 
     Args:
       game: ale-py's name of it.
@@ -84,49 +86,34 @@ class AtariEnv:
     """
 
     concurrent = True  # steps on threads of its own while the caller does something else
-    stacks = True  # of frames, which only a new game starts anew: a lost life does not
+    stacks = True  # of frames. A new game starts a new stack, a lost life does not
 
-    def __init__(self, game: str, num_envs: int, chosen: dict[str, Any]):
+    def __init__(self, game: str, num_envs: int, chosen: Chosen):
         from ale_py import Action, ALEInterface, LoggerMode
         from ale_py.vector_env import AtariVectorEnv
 
         ALEInterface.setLoggerMode(LoggerMode.Error)
         self.num_envs = num_envs
         self.options = chosen
-        arguments = {
-            "num_threads": min(num_envs, chosen["threads"] or usable_cores()),
-            "autoreset_mode": "SameStep",
-            "life_loss_info": chosen["episodic_life"],
-            "reward_clipping": False,
-            "max_num_frames_per_episode": NEVER,
-            "repeat_action_probability": chosen["sticky_actions"],
-            "full_action_space": chosen["full_action_space"],
-            "noop_max": chosen["noop_max"],
-            "use_fire_reset": chosen["fire_reset"],
-            "frameskip": chosen["frame_skip"],
-            "maxpool": chosen["max_pool"],
-            "stack_num": chosen["frame_stack"],
-            "img_height": chosen["screen_size"],
-            "img_width": chosen["screen_size"],
-        }
-        # An emulator takes a tenth of a second to make: all are made when they are needed, and one to ask it here.
+        arguments = _arguments(num_envs, chosen)
+        # Making an emulator takes a tenth of a second: N are made when they are needed, one is made here for the spec.
         self._start = lambda: start_in_background(lambda: AtariVectorEnv(game, num_envs, **arguments))
-        self._pool: Any = None
+        self._emulators: Any = None
         actions = list(AtariVectorEnv(game, 1, full_action_space=chosen["full_action_space"]).ale.get_action_set())
-        # After a lost life nobody but the player can serve the ball, and a greedy player may never do so. Such a state
-        # knows one action only, FIRE, whichever is sent; EnvPool presses it there as well.
+        # After a lost life only the player can serve the ball, and a greedy player may never do so. In such a state
+        # every action is replaced by FIRE. EnvPool presses it there as well.
         presses = chosen["fire_reset"] and chosen["episodic_life"] and Action.FIRE in actions
         self._fire = actions.index(Action.FIRE) if presses else None
         self.spec = spec_of(game, len(actions), chosen)
-        self._limit = self.spec.max_episode_steps or NEVER
+        self._limit = self.spec.max_episode_steps or NO_LIMIT
 
     def reset(self, seeds: np.ndarray) -> TimeStep:
         """Starts N games from a fresh emulator each: the same seed and actions always give the same game."""
         seeds = np.asarray(seeds).astype(np.int64) & 0x7FFFFFFF  # ale-py's are 32-bit, and a negative one means none
         if seeds.shape != (self.num_envs,):
             raise EnvError(f"{self.spec.name} has {self.num_envs} environments; reset was given {seeds.shape} seeds.")
-        self._pool = self._pool or self._start()
-        obs, info = self._pool.reset(seed=seeds)
+        self._emulators = self._emulators or self._start()
+        obs, info = self._emulators.reset(seed=seeds)
         self._began = _first_frame(info)
         self._score = np.zeros(self.num_envs, np.int64)
         self._steps = np.zeros(self.num_envs, np.int64)
@@ -147,11 +134,11 @@ class AtariEnv:
             raise EnvError(f"{self.spec.name} has actions 0 to {self.spec.num_actions - 1}, not {wrong}.")
         if self._fire is not None:
             action = np.where(self._served, action, np.int32(self._fire))
-        self._pool.send(action)
+        self._emulators.send(action)
 
     def recv(self) -> TimeStep:
-        """Waits for the step, and restarts the games whose time is up."""
-        obs, reward, terminated, _, info = self._pool.recv()
+        """Waits for the step, and restarts the games that have reached the time limit."""
+        obs, reward, terminated, _, info = self._emulators.recv()
         final_obs = obs
         self._score += reward
         self._steps += 1
@@ -159,39 +146,66 @@ class AtariEnv:
         over = began != self._began  # ale-py has started a new game
         up = (self._steps >= self._limit) & ~over
         if up.any():
-            obs, info = self._pool.reset(options={"reset_mask": up})
+            obs, info = self._emulators.reset(options={"reset_mask": up})
             began = _first_frame(info)
         self._began = began
         ended = over | up
         flags = {"first": terminated | ended, "terminated": terminated, "truncated": up & ~terminated, "ended": ended}
         timestep = time_step(self.options, self._score, obs, final_obs, reward, **flags)
-        self._served = ~terminated | ended  # a new game is served by ale-py's own reset
+        self._served = ~terminated | ended  # ale-py's own reset serves in a new game
         self._score[ended] = 0
         self._steps[ended] = 0
         return timestep
 
     def close(self) -> None:
-        """Ends ale-py's threads, which live as long as its object."""
-        self._pool = None
+        """Ends ale-py's threads, which end with its object."""
+        self._emulators = None
+
+
+def _arguments(num_envs: int, chosen: Chosen) -> Chosen:
+    """The options in the words of ale-py."""
+    return {
+        "num_threads": min(num_envs, chosen["threads"] or usable_cores()),
+        "autoreset_mode": "SameStep",
+        "life_loss_info": chosen["episodic_life"],
+        "reward_clipping": False,
+        "max_num_frames_per_episode": NO_LIMIT,
+        "repeat_action_probability": chosen["sticky_actions"],
+        "full_action_space": chosen["full_action_space"],
+        "noop_max": chosen["noop_max"],
+        "use_fire_reset": chosen["fire_reset"],
+        "frameskip": chosen["frame_skip"],
+        "maxpool": chosen["max_pool"],
+        "stack_num": chosen["frame_stack"],
+        "img_height": chosen["screen_size"],
+        "img_width": chosen["screen_size"],
+    }
 
 
 def time_step(
-    chosen: dict[str, Any], score: np.ndarray, obs: np.ndarray, final_obs: np.ndarray, reward: np.ndarray, **flags: Any
+    chosen: Chosen,
+    score: np.ndarray,
+    obs: np.ndarray,
+    final_obs: np.ndarray,
+    reward: np.ndarray,
+    *,
+    first: np.ndarray,
+    **flags: np.ndarray,
 ) -> TimeStep:
-    """What both backends report [N, ...]: the score of the open games as the return, the reward perhaps clipped."""
+    """A time step of either backend [N, ...]: the score of the open games as the return, the reward perhaps clipped."""
     reward = np.sign(reward) if chosen["clip_rewards"] else reward  # all of them are whole numbers
-    fields: dict[str, Any] = {
+    fields = {
         "obs": obs[:, None],
-        "first": flags.pop("first")[:, None],
+        "first": first[:, None],
         "reward": reward.astype(np.float32),
         "final_obs": final_obs[:, None],
         "info": {"return": score.astype(np.float32)},
     }
-    return TimeStep(**fields, **flags)
+    return TimeStep(**cast(dict[str, Any], fields | flags))
 
 
-def spec_of(game: str, num_actions: int, chosen: dict[str, Any]) -> EnvSpec:
-    """What the learner must know. The step limit holds for games: two truncations are a whole game apart."""
+def spec_of(game: str, num_actions: int, chosen: Chosen) -> EnvSpec:
+    """The spec of either backend. The step limit is that of games: between two truncations there is a whole game."""
     return EnvSpec(
         f"atari:{game}",
         obs_shape=(chosen["frame_stack"], chosen["screen_size"], chosen["screen_size"]),
@@ -202,20 +216,14 @@ def spec_of(game: str, num_actions: int, chosen: dict[str, Any]) -> EnvSpec:
     )
 
 
-def usable_cores() -> int:
-    """Cores that this process may run on, which in a container or a batch job are not all."""
-    affinity = getattr(os, "sched_getaffinity", None)  # Linux only
-    return len(affinity(0)) if affinity else os.cpu_count() or 1
-
-
 def _first_frame(info: dict[str, np.ndarray]) -> np.ndarray:
-    """The number of the emulator's frame at which each open game began: another number, another game."""
+    """The number of the emulator's frame at which each open game began: a new number means a new game."""
     return info["frame_number"] - info["episode_frame_number"]
 
 
 def ensure_installed() -> None:
     """Raises ModuleNotFoundError when ale-py, or a package that it needs, is missing."""
     try:
-        import ale_py.vector_env  # noqa: F401
+        importlib.import_module("ale_py.vector_env")
     except ModuleNotFoundError as error:  # by the name that pip knows
         raise ModuleNotFoundError(str(error), name=str(error.name).replace("_", "-")) from error

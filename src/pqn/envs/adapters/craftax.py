@@ -1,47 +1,47 @@
 """Craftax and Craftax-Classic under the project's contract, with optimistic resets.
 
-craftax's own autoreset generates a new world for every environment at every step and throws nearly all of them away.
-We take its raw environment (`step_env`, `reset_env`) and generate a small pool of worlds now and then, from which the
-environments whose episode ended draw: `PooledReset`.
+craftax's own autoreset generates a new world for every environment at every step and uses few of them. Here its raw
+environment (`step_env`, `reset_env`) is used, and a small pool of worlds is generated every few steps, from which new
+episodes start: `PooledReset`.
 
-Everything works offline. The symbolic environments need no files at all. The pixel environments cut their textures to
-size when the first one is made, which takes a minute or two, and craftax keeps the result *inside its own package
-directory*: that first time, the directory must be writable. Later processes read the file in a few seconds.
+Everything works offline. The symbolic environments need no files. The pixel environments scale their textures when the
+first one is made, which takes a minute or two. craftax keeps the result *inside its own package directory*, which must
+be writable that first time. Later processes read the file in a few seconds.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
 import os
 import sys
-from typing import Any
+from collections.abc import Mapping
+from types import ModuleType
 
 import jax.numpy as jnp
 import numpy as np
 
-from pqn.envs.contract import Autoreset, Outcome
+from pqn.envs.autoreset import Autoreset
+from pqn.envs.contract import Outcome
 from pqn.envs.options import Option, choose
 from pqn.envs.pooled import RESETS, PooledReset
 from pqn.errors import EnvError
 from pqn.types import Array, EnvSpec, PyTree
 
-_START_HEALTH = 9  # of both games; a test compares what follows from it with the sum of rewards
+_START_HEALTH = 9  # in both games; a test compares the return computed from it with the sum of rewards
 _HEALTH_REWARD = 0.1  # per point of health gained or lost, in both games
 
 
 class CraftaxEnv:
     """One Craftax game as a `SingleEnv`.
 
-    The game ends by death (lava kills; Classic tests for it by name) and, in the full game, by defeating the boss:
-    these terminate. craftax's `done` mixes them with the time limit `max_timesteps`, which no observation shows: that
-    truncates. The limit is craftax's own unless given, 100 000 steps for Craftax and 10 000 for Classic, so that a
-    name means here what it means elsewhere.
+    Death (also by lava) and, in the full game, the defeat of the boss terminate. The time limit `max_timesteps`, which
+    no observation shows, truncates. craftax's `done` does not tell the two apart. The limit is craftax's own unless
+    given, 100 000 steps for Craftax and 10 000 for Classic, so that a name means the same here as elsewhere.
 
-    Observations are float32, as craftax makes them. Nothing smaller would be lossless: of the symbolic ones all but
-    the last 51 (Classic: 22) numbers are 0 or 1, but those are tenths and square roots, and pixels are not whole
-    numbers of 255ths once night and its noise are blended in.
+    Observations are float32, as craftax makes them. A smaller dtype would lose information. Of the symbolic ones all
+    but the last 51 (Classic: 22) numbers are 0 or 1, but these last ones are tenths and square roots. Pixels are not
+    multiples of 1/255, because night and its noise are blended in.
 
     `Outcome.info` holds, to be read at the last step of an episode:
       percent_max: 100 × return / the sum of all achievement rewards (226, Classic 22), as papers report it. Changes of
@@ -60,18 +60,18 @@ class CraftaxEnv:
         prepared yet and cannot be kept.
     """
 
-    # Its many small loops written out are a third fewer kernels; with the large ones, too, it was still compiling for a
-    # busy GPU after four minutes.
+    # Unrolling its many small loops makes a third fewer kernels. With the large ones unrolled too, it was still
+    # compiling after four minutes.
     loops_up_to = 1500
 
-    def __init__(self, name: str, **options: Any):
+    def __init__(self, name: str, **options: object):
         classic = "Classic" in name
         constants = importlib.import_module(f"craftax.{'craftax_classic' if classic else 'craftax'}.constants")
         if "Pixels" in name:
             _check_textures(name, constants.TEXTURE_CACHE_FILE)
-        with contextlib.redirect_stdout(sys.stderr):  # craftax reports there on its textures; stdout is for results
+        with contextlib.redirect_stdout(sys.stderr):  # craftax prints about its textures; stdout is for results
             self.env = _craftax().make_craftax_env_from_name(name, auto_reset=False)
-        numbers = _numbers(self.env.default_params)
+        numbers = _numbers(vars(self.env.default_params))
         self.options = choose(name, numbers | RESETS, options)
         self.params = self.env.default_params.replace(**{key: self.options[key] for key in numbers})
         # With a limit that is never reached, craftax's own `is_terminal` tells what ends the game by itself.
@@ -114,15 +114,15 @@ class CraftaxEnv:
         return report | {f"achievement/{name}": state.achievements[i] for i, name in enumerate(self.achievements)}
 
 
-def make(name: str, num_envs: int, **options: Any) -> Autoreset:
+def make(name: str, num_envs: int, **options: object) -> Autoreset:
     """N copies of the Craftax environment `name`.
 
     Args:
       name: see `CraftaxEnv`.
       num_envs: N.
       options: numbers of craftax's `EnvParams`, and two more. `reset_ratio`: 1 generates a world for every environment
-        at every step, and episodes never share one; a larger ratio generates one per so many steps of single
-        environments, and if more episodes end, several continue in the same world (see `PooledReset`). `reset_every`:
+        at every step, and episodes never share one. A larger ratio generates one world per so many steps of single
+        environments; if more episodes end, several start in the same world (see `PooledReset`). `reset_every`:
         vector steps after which the next pool of worlds is generated.
 
     Raises:
@@ -138,7 +138,7 @@ def ensure_installed() -> None:
     _craftax()
 
 
-def _craftax() -> Any:
+def _craftax() -> ModuleType:
     return importlib.import_module("craftax.craftax_env")
 
 
@@ -153,8 +153,7 @@ def _check_textures(name: str, cache: str) -> None:
         )
 
 
-def _numbers(params: Any) -> dict[str, Option]:
-    """The options that `EnvParams` has: its numbers and flags."""
-    values = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
-    found = {key: Option(value) for key, value in values.items() if isinstance(value, int | float)}
-    return found | {"max_timesteps": Option(params.max_timesteps, least=1)}
+def _numbers(params: Mapping[str, object]) -> dict[str, Option]:
+    """The options in the fields of `EnvParams`: its numbers and flags."""
+    found = {key: Option(value) for key, value in params.items() if isinstance(value, int | float)}
+    return found | {"max_timesteps": found["max_timesteps"]._replace(least=1)}

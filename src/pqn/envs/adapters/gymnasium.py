@@ -4,9 +4,9 @@ Options of `env.kwargs`: `vectorization_mode` (`sync`: in this process; `async`:
 `vector_entry_point`: the environment's own vectorised form), `autoreset_mode` (`same_step`, `next_step`, `disabled`),
 `context` (how processes are started); all others go to `gymnasium.make`.
 
-Every autoreset mode is mapped onto the contract. `same_step` is the contract, `disabled` resets here, within the step.
-A vectorised form of its own often knows `next_step` only: there the step after an episode's end ignores the action and
-merely resets, and such a step is marked as no transition (`TimeStep.valid`).
+Every autoreset mode is mapped to the contract. `same_step` is the contract. With `disabled`, this adapter resets within
+the step. A vectorised form of an environment's own often has `next_step` only: there the step after an episode's end
+ignores the action and only resets. Such a step is marked as no transition (`TimeStep.valid`).
 """
 
 from __future__ import annotations
@@ -14,17 +14,22 @@ from __future__ import annotations
 import difflib
 import inspect
 import multiprocessing
+import re
 import signal
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv
+from numpy.typing import DTypeLike
 
 from pqn.errors import EnvError
 from pqn.types import EnvSpec, TimeStep
+
+T = TypeVar("T")
 
 MODES = {mode.name.lower(): mode for mode in AutoresetMode}
 VECTORISATIONS = ("sync", "async", "vector_entry_point")
@@ -37,7 +42,7 @@ def make(
     vectorization_mode: str = "sync",
     autoreset_mode: str = "same_step",
     context: str = "forkserver",
-    **kwargs: Any,
+    **kwargs: object,
 ) -> GymnasiumEnv:
     """N copies of the environment that Gymnasium knows as `name`.
 
@@ -53,23 +58,33 @@ def make(
             raise EnvError(f"{full}: {option} is {value!r}; it must be one of {', '.join(known)}.")
     build = _Builder(name, kwargs)
     if vectorization_mode == "vector_entry_point":
-        envs = _explained(full, lambda: gymnasium.make_vec(name, num_envs, vectorization_mode, **kwargs))
+        envs = _explained(full, partial(gymnasium.make_vec, name, num_envs, vectorization_mode, **kwargs))
         return GymnasiumEnv(_spec(full, envs), num_envs, lambda: envs)
     one = _explained(full, build)
     spec = _spec(full, one)
     one.close()
     mode = MODES[autoreset_mode]
+    start = partial(SyncVectorEnv, [build] * num_envs, copy=False, autoreset_mode=mode)
     if vectorization_mode == "async":
-        start = lambda: AsyncVectorEnv(  # noqa: E731
-            [build] * num_envs, copy=False, context=_context(context), autoreset_mode=mode
-        )
-    else:
-        start = lambda: SyncVectorEnv([build] * num_envs, copy=False, autoreset_mode=mode)  # noqa: E731
+        start = partial(AsyncVectorEnv, [build] * num_envs, copy=False, context=_context(context), autoreset_mode=mode)
     return GymnasiumEnv(spec, num_envs, start, concurrent=vectorization_mode == "async")
 
 
-def is_own(name: str) -> bool:
-    """Whether Gymnasium itself brings the environment of this id; a plugin may bring more."""
+def is_harmless(name: str, options: Mapping[str, object]) -> bool:
+    """Whether making this environment runs code of Gymnasium only.
+
+    It does not if the id names a module to import ("module:Name-v0"), if a plugin has registered the id, or if an
+    option could be a path or another id.
+    """
+    words = all(
+        isinstance(value, bool | int | float) or (isinstance(value, str) and re.fullmatch(r"[\w+-]{0,64}", value))
+        for value in options.values()
+    )
+    return words and "render_mode" not in options and ":" not in name and _is_own(name)
+
+
+def _is_own(name: str) -> bool:
+    """Whether Gymnasium itself brings the environment of this id."""
     spec = gymnasium.registry.get(name)
     entry = None if spec is None else spec.entry_point
     module = entry if isinstance(entry, str) else getattr(entry, "__module__", "")
@@ -98,7 +113,7 @@ class GymnasiumEnv:
             self._convert = _converter(self._envs.single_observation_space, self.spec)
             self._first_action = int(self._envs.single_action_space.start)
         own = isinstance(self._envs, SyncVectorEnv | AsyncVectorEnv)
-        # Vectorised forms of their own have one generator for all, so one number must do.
+        # A vectorised form of the environment's own has one generator for all, which takes one number.
         seed: Any = [int(seed) for seed in seeds] if own else int(np.bitwise_xor.reduce(seeds))
         obs, _ = self._envs.reset(seed=seed)
         self._over = np.zeros(self.num_envs, bool)
@@ -153,7 +168,7 @@ class GymnasiumEnv:
         envs, self._envs = self._envs, None
         if envs is None:
             return
-        if self.concurrent and self._action is not None:  # a process that did not answer, and may be dead, is not asked
+        if self.concurrent and self._action is not None:  # a process without an answer may be dead: do not ask it
             for process in envs.processes:
                 process.terminate()
             envs.closed = True
@@ -161,21 +176,21 @@ class GymnasiumEnv:
             envs.close()
 
 
-def _time_step(**fields: Any) -> TimeStep:
-    """With numpy arrays in it, as the contract wants them, where the type says jax."""
-    return TimeStep(**fields)
+def _time_step(**fields: np.ndarray | None) -> TimeStep:
+    """A time step of numpy arrays, as the contract of `HostEnv` has it; the type of its fields is that of jax."""
+    return TimeStep(**cast(dict[str, Any], fields))
 
 
 class _Builder:
     """Makes one environment, here or in a process of its own."""
 
-    def __init__(self, name: str, kwargs: dict[str, Any]):
+    def __init__(self, name: str, kwargs: dict[str, object]):
         self.name, self.kwargs = name, kwargs
 
     def __call__(self) -> gymnasium.Env:
         if multiprocessing.parent_process() is not None:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run, which ends its processes itself
-        return gymnasium.make(self.name, disable_env_checker=True, **self.kwargs)
+        return gymnasium.make(self.name, disable_env_checker=True, **cast(dict[str, Any], self.kwargs))
 
 
 def _context(context: str) -> str:
@@ -184,16 +199,17 @@ def _context(context: str) -> str:
 
 
 def _mode(envs: VectorEnv) -> AutoresetMode:
-    """How a vector environment resets; one that does not say does what Gymnasium's own did before they could say."""
+    """How a vector environment resets. Where its metadata do not say so, it is the older default of Gymnasium."""
     mode = envs.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
     return mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
 
 
-def _spec(name: str, env: Any) -> EnvSpec:
+def _spec(name: str, env: gymnasium.Env | VectorEnv) -> EnvSpec:
     """From the spaces of an environment, or of a vector environment, to a spec."""
-    vector = isinstance(env, VectorEnv)
-    action = env.single_action_space if vector else env.action_space
-    obs = env.single_observation_space if vector else env.observation_space
+    if isinstance(env, VectorEnv):
+        action, obs = env.single_action_space, env.single_observation_space
+    else:
+        action, obs = env.action_space, env.observation_space
     if isinstance(action, spaces.Box):
         raise EnvError(f"{name} has continuous actions, and Q-learning takes a maximum over finitely many.")
     if not isinstance(action, spaces.Discrete):
@@ -203,7 +219,7 @@ def _spec(name: str, env: Any) -> EnvSpec:
     return EnvSpec(name, shape, np.dtype(dtype), int(action.n), max_episode_steps=limit, truncates=True)
 
 
-def _obs_form(name: str, space: spaces.Space) -> tuple[tuple[int, ...], Any]:
+def _obs_form(name: str, space: spaces.Space) -> tuple[tuple[int, ...], DTypeLike]:
     if isinstance(space, spaces.Discrete):
         if space.n > MOST_STATES:
             raise EnvError(f"{name} has {space.n} discrete observations; more than {MOST_STATES} are not made one-hot.")
@@ -226,8 +242,8 @@ def _converter(space: spaces.Space, spec: EnvSpec) -> Callable[[np.ndarray], np.
     return lambda obs: np.asarray(obs).astype(spec.obs_dtype, copy=False).reshape(len(obs), 1, *spec.obs_shape)
 
 
-def _explained(name: str, build: Callable[[], Any]) -> Any:
-    """What Gymnasium has to say about a name or an option, in one sentence of ours."""
+def _explained(name: str, build: Callable[[], T]) -> T:
+    """Calls `build`; what Gymnasium raises about a name or an option becomes an `EnvError` of one sentence."""
     try:
         return build()
     except gymnasium.error.DependencyNotInstalled as error:

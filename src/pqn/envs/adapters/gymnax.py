@@ -1,13 +1,12 @@
 """gymnax environments (classic control, MinAtar, bsuite, misc) under the project's contract.
 
-gymnax's own `step` resets by itself and computes two observations at every step; we go one layer below it, to
-`step_env` and `reset_env`, and leave the rest to `Autoreset`.
+gymnax's own `step` resets by itself and computes two observations at every step. Here `step_env` and `reset_env`, one
+layer below, are used, and `Autoreset` does the rest.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -15,19 +14,25 @@ import inspect
 import math
 import sys
 import types
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
-from pqn.envs.contract import Autoreset, Outcome
+from pqn.envs.autoreset import Autoreset
+from pqn.envs.contract import Outcome
+from pqn.envs.options import as_number
 from pqn.errors import EnvError
 from pqn.types import Array, EnvSpec, PyTree
 
-# Observations of these are 0/1 by construction (a test steps every one of them): stored as bool, a quarter of the
-# memory that gymnax's float32 takes.
+if TYPE_CHECKING:
+    from gymnax.environments.environment import Environment
+
+# Observations of these are 0 or 1 by construction (a test steps every one of them). Stored as bool they take a quarter
+# of the memory of gymnax's float32.
 _BINARY = {
     "Asterix-MinAtar",
     "Breakout-MinAtar",
@@ -39,13 +44,13 @@ _BINARY = {
     "Pong-misc",
 }
 
-# Tasks whose clock is in the observation: the agent sees the end coming, there is no life after it, and a value of
-# what would follow could never be learned. Their time limit terminates. Everywhere else the limit is invisible to
-# the agent and merely cuts the episode, so it truncates (Pardo et al. 2018, "Time limits in reinforcement learning").
+# Tasks whose clock is in the observation: the limit is part of the task, and nothing is ever seen after it. Their time
+# limit terminates. Everywhere else the agent cannot see the limit, so it truncates (Pardo et al. 2018, "Time limits in
+# reinforcement learning").
 _LIMIT_IS_THE_TASK = {"DiscountingChain-bsuite", "BernoulliBandit-misc", "GaussianBandit-misc", "MetaMaze-misc"}
 
 # Tasks that always terminate after a known number of steps: their (longer) time limit never acts.
-_NATURAL_LENGTH: dict[str, Callable[[Any, Any], int]] = {
+_NATURAL_LENGTH: dict[str, Callable[..., int]] = {
     "Catch-bsuite": lambda env, params: env.rows - 1,
     "DeepSea-bsuite": lambda env, params: env.size,
     "MemoryChain-bsuite": lambda env, params: params.memory_length + 1,
@@ -66,9 +71,9 @@ class GymnaxEnv:
       EnvError: no discrete actions, an option that does not exist, or a value that gymnax refuses.
     """
 
-    def __init__(self, name: str, observe: Sequence[int] | None = None, **kwargs: Any):
+    def __init__(self, name: str, observe: Sequence[int] | None = None, **kwargs: object):
         gymnax = import_gymnax()
-        self.observe = None  # while the whole observation is looked at
+        self.observe = None  # until the shape of the whole observation is known
         factory = gymnax.registration._registry[name]
         self.env, self.params = _build(name, factory, kwargs)
         space = self.env.action_space(self.params)
@@ -116,7 +121,7 @@ class GymnaxEnv:
         """Gives every leaf one dtype: gymnax resets some counters as Python numbers and steps them as arrays."""
         return jax.tree.map(lambda x, like: jnp.asarray(x, like.dtype), state, self._state_like)
 
-    def _shapes(self) -> tuple[Any, PyTree]:
+    def _shapes(self) -> tuple[PyTree, PyTree]:
         """Abstract observation and state, the state with the dtypes that both reset and step can hold."""
         key = jax.random.key(0)
         obs, first = jax.eval_shape(lambda k: self.env.reset_env(k, self.params), key)
@@ -127,9 +132,9 @@ class GymnaxEnv:
         return obs, like
 
 
-def make(name: str, num_envs: int, **kwargs: Any) -> Autoreset:
+def make(name: str, num_envs: int, observe: Sequence[int] | None = None, **kwargs: object) -> Autoreset:
     """N copies of the gymnax environment `name` with same-step autoreset."""
-    return Autoreset(GymnaxEnv(name, **kwargs), num_envs)
+    return Autoreset(GymnaxEnv(name, observe, **kwargs), num_envs)
 
 
 def ensure_installed() -> None:
@@ -138,16 +143,17 @@ def ensure_installed() -> None:
 
 
 def is_registered(name: str) -> bool:
-    """Whether gymnax, as the running program has it, knows `name`; true for what the user registered there."""
+    """Whether gymnax knows `name` in this process, which includes what the user has registered there."""
     return name in import_gymnax().registered_envs
 
 
-def _build(name: str, factory: Callable[..., Any], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+def _build(name: str, factory: Callable[..., Environment], kwargs: Mapping[str, object]) -> tuple[Environment, PyTree]:
     """Splits kwargs between constructor and EnvParams, and builds both."""
     arguments = [p for p in inspect.signature(factory).parameters if p not in ("self", "args", "kwargs")]
     for_constructor = {key: value for key, value in kwargs.items() if key in arguments}
-    if isinstance(for_constructor.get("action_mapping_key"), int):  # a command line can only give DeepSea a number
-        for_constructor["action_mapping_key"] = jax.random.key(for_constructor["action_mapping_key"])
+    mapping = for_constructor.get("action_mapping_key")
+    if isinstance(mapping, int):  # a command line can only give DeepSea a number
+        for_constructor["action_mapping_key"] = jax.random.key(mapping)
     try:
         env = factory(**for_constructor)
     except (ValueError, TypeError, AssertionError, KeyError) as error:
@@ -155,43 +161,44 @@ def _build(name: str, factory: Callable[..., Any], kwargs: dict[str, Any]) -> tu
         raise EnvError(
             f"{name} cannot be built with {given}: {str(error) or 'gymnax refuses these values'}."
         ) from error
-    params = env.default_params
-    fields = {field.name: getattr(params, field.name) for field in dataclasses.fields(params)}
+    params: Any = env.default_params
+    fields = vars(params)
     unknown = [key for key in kwargs if key not in arguments and key not in fields]
     if unknown:
         valid = ", ".join(sorted({*arguments, *fields}))
         raise EnvError(f"{name} has no option {unknown[0]!r}; its options are {valid}.")
     changes = {key: _like(name, key, value, fields[key]) for key, value in kwargs.items() if key in fields}
-    if changes.get("max_steps_in_episode", 1) < 1:
-        raise EnvError(f"{name}: max_steps_in_episode must be at least 1, not {changes['max_steps_in_episode']}.")
-    return env, params.replace(**changes)
+    changed = params.replace(**changes)
+    if changed.max_steps_in_episode < 1:
+        raise EnvError(f"{name}: max_steps_in_episode must be at least 1, not {changed.max_steps_in_episode}.")
+    return env, changed
 
 
-def _indices(name: str, observe: Any, shape: tuple[int, ...]) -> list[int] | None:
+def _indices(name: str, observe: object, shape: tuple[int, ...]) -> list[int] | None:
     """Checks the option `observe` against the shape of an observation."""
     if observe is None:
         return None
     if len(shape) != 1:
         raise EnvError(f"{name}: observe picks numbers of a flat observation; this one has shape {shape}.")
-    listed = isinstance(observe, Sequence) and not isinstance(observe, str) and len(observe) > 0
-    if not listed or any(not isinstance(i, int) or not 0 <= i < shape[0] for i in observe):
+    chosen = list(observe) if isinstance(observe, Sequence) and not isinstance(observe, str) else []
+    if not chosen or any(not isinstance(i, int) or not 0 <= i < shape[0] for i in chosen):
         raise EnvError(f"{name}: observe must list indices from 0 to {shape[0] - 1}, not {observe!r}.")
-    return list(observe)
+    return chosen
 
 
-def _like(name: str, key: str, value: Any, default: Any) -> Any:
+def _like(name: str, key: str, value: object, default: ArrayLike) -> ArrayLike:
     """Checks `value` against the kind of `default`, so that a wrong one fails here and not while jax is tracing."""
     if isinstance(default, bool):
         if isinstance(value, bool) or value in (0, 1):
             return bool(value)
         raise EnvError(f"{name}: {key} must be true or false, not {value!r}.")
     if isinstance(default, int | float):
-        number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        if number and (isinstance(default, float) or float(value).is_integer()):
-            return type(default)(value)
+        number = as_number(value)
+        if number is not None and math.isfinite(number) and (isinstance(default, float) or float(number).is_integer()):
+            return type(default)(number)
         kind = "an integer" if isinstance(default, int) else "a number"
         raise EnvError(f"{name}: {key} must be {kind}, not {value!r}.")
-    array = jnp.asarray(value)
+    array, default = jnp.asarray(value), jnp.asarray(default)
     if array.shape != default.shape:
         raise EnvError(f"{name}: {key} must have the shape {default.shape}, not {array.shape}.")
     return array.astype(default.dtype)
@@ -200,8 +207,8 @@ def _like(name: str, key: str, value: Any, default: Any) -> Any:
 def import_gymnax() -> types.ModuleType:
     """Imports gymnax without the plotting libraries that it loads up front and only needs for drawing.
 
-    matplotlib and seaborn are two thirds of gymnax's import time. While gymnax loads, they are replaced by modules
-    that load the real ones when first used; afterwards nothing of this is left in `sys.modules`.
+    matplotlib and seaborn take two thirds of gymnax's import time. While gymnax loads, they are replaced by modules
+    that load the real ones when first used. Afterwards none of these replacements is left in `sys.modules`.
     """
     if "gymnax" not in sys.modules:
         with _deferred("matplotlib", "seaborn"):
@@ -224,11 +231,11 @@ def _deferred(*packages: str) -> Iterator[None]:
 
 
 class _DeferredModule(types.ModuleType):
-    """Stands in for a module and imports the real one at the first use of an attribute."""
+    """Replaces a module and imports the real one at the first use of an attribute."""
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> object:
         if sys.modules.get(self.__name__) is self or name.startswith("__"):
-            # Still loading: `from matplotlib import colors` probes for the attribute before it tries the submodule.
+            # Still loading: `from matplotlib import colors` looks for the attribute before it tries the submodule.
             raise AttributeError(name)
         return getattr(importlib.import_module(self.__name__), name)
 
@@ -237,7 +244,9 @@ class _DeferringFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def __init__(self, packages: set[str]):
         self.packages = packages
 
-    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: types.ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
         if fullname.partition(".")[0] in self.packages:
             return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
         return None

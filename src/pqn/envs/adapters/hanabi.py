@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from pqn.envs.adapters.jaxmarl import build, ensure_installed, load, stack, unstack
-from pqn.envs.contract import Autoreset, Outcome
+from pqn.envs.adapters.jaxmarl import agent_axis, build, by_agent, ensure_installed, load
+from pqn.envs.autoreset import Autoreset
+from pqn.envs.contract import Outcome
 from pqn.envs.options import Option, choose
 from pqn.errors import EnvError
 from pqn.types import Array, EnvSpec, PyTree
@@ -18,11 +17,11 @@ __all__ = ["HanabiEnv", "ensure_installed", "make", "options"]
 class HanabiEnv:
     """One game as a `SingleEnv`.
 
-    Players act in turns within one step of the environment each: the player whose turn it is has its legal moves, all
-    others only the no-op, the last action. All observe every step.
+    One step of the environment is the turn of one player. This player has its legal moves; all others have only the
+    no-op, which is the last action. All observe every step.
 
-    The reward is the team's: 1 for every card played rightly. The third mistake (with `max_life_tokens` = 3) ends the
-    game and takes back all that was earned, so that the return is the score of the game: 0 after such an end.
+    The reward is the team's: 1 for every card played correctly. The third mistake (with `max_life_tokens` = 3) ends the
+    game and takes back all that was earned. So the return is the score of the game, which is 0 after such an end.
     Games always terminate: at that mistake, with all fireworks complete, or when everybody has had a turn after the
     last card was drawn.
 
@@ -40,7 +39,7 @@ class HanabiEnv:
       EnvError: an option that does not exist, or values with which no game can be dealt.
     """
 
-    def __init__(self, name: str, **given: Any):
+    def __init__(self, name: str, **given: object):
         full, players = f"hanabi:{name}", int(name)
         chosen = choose(full, options(players), given)
         copies = _copies(chosen["num_ranks"])
@@ -66,17 +65,17 @@ class HanabiEnv:
 
     def reset(self, key: Array) -> tuple[PyTree, Array]:
         obs, state = self.env.reset(key)
-        return state, stack(self.env.agents, obs)
+        return state, agent_axis(self.env.agents, obs)
 
     def step(self, key: Array, state: PyTree, action: Array) -> Outcome:
         agents = self.env.agents
-        obs, state, reward, _, _ = self.env.step_env(key, state, unstack(agents, action))
+        obs, state, reward, _, _ = self.env.step_env(key, state, by_agent(agents, action))
         info = {"score": state.score, "perfect": state.score == self.max_score}
-        return Outcome(state, stack(agents, obs), reward[agents[0]], state.terminal, info=info)
+        return Outcome(state, agent_axis(agents, obs), reward[agents[0]], state.terminal, info=info)
 
     def avail(self, state: PyTree) -> Array:
         """Legal moves [M, A]."""
-        return stack(self.env.agents, self.env.get_legal_moves(state)).astype(bool)
+        return agent_axis(self.env.agents, self.env.get_legal_moves(state)).astype(bool)
 
 
 def options(players: int) -> dict[str, Option]:
@@ -96,6 +95,6 @@ def _copies(ranks: int) -> np.ndarray:
     return np.array([3] + [2] * (ranks - 2) + [1])
 
 
-def make(name: str, num_envs: int, **given: Any) -> Autoreset:
+def make(name: str, num_envs: int, **given: object) -> Autoreset:
     """N games of `name` players with same-step autoreset."""
     return Autoreset(HanabiEnv(name, **given), num_envs)

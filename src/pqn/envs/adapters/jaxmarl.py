@@ -1,8 +1,8 @@
 """What the JaxMARL adapters share: a quiet import, and agents as an axis.
 
 jaxmarl keeps a dictionary per agent; the contract wants arrays [M, ...]. The adapters (`smax`, `overcooked`, `hanabi`,
-`mpe`) stack the values in the order of `env.agents`, and go below jaxmarl's own `step`, which resets by itself and
-loses the last observation, to its `step_env`.
+`mpe`) put the values in the order of `env.agents`. They call jaxmarl's `step_env`, because its `step` resets by itself
+and loses the last observation.
 """
 
 from __future__ import annotations
@@ -13,40 +13,43 @@ import io
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from types import ModuleType
+from typing import TypeVar
 
 import jax.numpy as jnp
 
 from pqn.errors import EnvError
 from pqn.types import Array
 
+T = TypeVar("T")
 
-def stack(agents: list[str], values: Mapping[str, Array]) -> Array:
+
+def agent_axis(agents: list[str], values: Mapping[str, Array]) -> Array:
     """name -> [...] to [M, ...], in the order of `agents`; other names, such as "world_state", are left out."""
     return jnp.stack([values[agent] for agent in agents])
 
 
-def unstack(agents: list[str], values: Array) -> dict[str, Array]:
+def by_agent(agents: list[str], values: Array) -> dict[str, Array]:
     """[M, ...] to name -> [...]."""
     return {agent: values[i] for i, agent in enumerate(agents)}
 
 
-def build(name: str, factory: Callable[..., Any], **arguments: Any) -> Any:
-    """Calls jaxmarl's constructor; what it refuses becomes a sentence.
+def build(name: str, factory: Callable[..., T], **arguments: object) -> T:
+    """Calls jaxmarl's constructor.
 
     Raises:
       EnvError: jaxmarl rejects the arguments.
     """
     try:
         with warnings.catch_warnings():
-            # Overcooked announces its successor each time one is made; the paper's tasks are of the first version.
+            # Overcooked warns about its successor each time one is made; the paper's tasks are of the first version.
             warnings.simplefilter("ignore", DeprecationWarning)
             return factory(**arguments)
     except (AssertionError, ValueError, TypeError) as error:
         raise EnvError(f"{name} cannot be built: {str(error) or 'jaxmarl refuses these options'}.") from error
 
 
-def load(module: str) -> Any:
+def load(module: str) -> ModuleType:
     """Imports a module of jaxmarl without the lines that the package prints on its first import.
 
     Raises:
@@ -60,10 +63,10 @@ def load(module: str) -> Any:
 
 @contextlib.contextmanager
 def _silence() -> Iterator[None]:
-    """Within the block nothing reaches stdout; afterwards stdout and stderr are what they were.
+    """Within the block nothing reaches stdout. Afterwards stdout and stderr are restored.
 
     While it loads, jaxmarl sets `sys.stdout` and `sys.stderr` to the original streams, which would undo a
-    `redirect_stdout` and the capturing of a test runner: so the original stdout has to step aside as well.
+    `redirect_stdout` and the capturing of a test runner. So the original stdout is replaced as well.
     """
     before = sys.stdout, sys.stderr, sys.__stdout__
     sys.stdout = sys.__stdout__ = io.StringIO()  # type: ignore[misc, assignment]

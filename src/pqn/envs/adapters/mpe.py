@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 
-from pqn.envs.adapters.jaxmarl import build, ensure_installed, load, stack, unstack
-from pqn.envs.contract import Autoreset, Outcome
+from pqn.envs.adapters.jaxmarl import agent_axis, build, by_agent, ensure_installed, load
+from pqn.envs.autoreset import Autoreset
+from pqn.envs.contract import Outcome
 from pqn.envs.options import Option, choose
 from pqn.types import Array, EnvSpec, PyTree
 
 __all__ = ["TASKS", "MpeEnv", "ensure_installed", "make"]
 
-# As in SMAX, jaxmarl's limit of 25 makes episodes of 26 steps, and its published returns are sums over 26.
+# As in SMAX, jaxmarl's limit of 25 makes episodes of 26 steps. Its published returns are sums over 26 steps.
 _LIMIT = {"max_steps": Option(26, least=1)}
 # name -> jaxmarl's class, options
 TASKS: dict[str, tuple[str, dict[str, Option]]] = {
@@ -33,21 +32,21 @@ class MpeEnv:
     The reward is the sum over the agents of what jaxmarl pays each, as in jaxmarl's Q-learning baselines. In
     simple_speaker_listener both are paid the same, so the team's reward is twice that.
 
-    Where agents differ, observations are padded with zeros to the longest, and actions to the largest number; the mask
-    forbids those that an agent does not have. simple_speaker_listener needs both: the speaker sees 3 numbers of 11
-    and has 3 actions of 5.
+    Where agents differ, observations are padded with zeros to the longest, and all agents have the largest number of
+    actions; the mask forbids the actions that an agent does not have. simple_speaker_listener needs both: the speaker
+    sees 3 numbers of 11 and has 3 actions of 5.
 
-    Nothing ends an episode but the time limit, which no observation shows: it truncates.
+    Only the time limit ends an episode. No observation shows it, so it truncates.
 
     Args:
       name: "simple_spread" or "simple_speaker_listener".
       options: see `TASKS`.
 
     Raises:
-      EnvError: an option that does not exist or a value that does not do.
+      EnvError: an option that does not exist or a value out of range.
     """
 
-    def __init__(self, name: str, **options: Any):
+    def __init__(self, name: str, **options: object):
         class_name, known = TASKS[name]
         chosen = choose(f"mpe:{name}", known, options)
         limit = chosen.pop("max_steps")
@@ -74,17 +73,19 @@ class MpeEnv:
 
     def step(self, key: Array, state: PyTree, action: Array) -> Outcome:
         agents = self.env.agents
-        obs, state, reward, _, _ = self.env.step_env(key, state, unstack(agents, action))
-        return Outcome(state, self._padded(obs), jnp.sum(stack(agents, reward)), terminated=jnp.bool_(False))
+        obs, state, reward, _, _ = self.env.step_env(key, state, by_agent(agents, action))
+        return Outcome(state, self._padded(obs), jnp.sum(agent_axis(agents, reward)), terminated=jnp.bool_(False))
 
     def avail(self, state: PyTree) -> Array:
         """The actions that each agent has [M, A]."""
         return jnp.asarray(self.mask)
 
     def _padded(self, obs: dict[str, Array]) -> Array:
-        return stack(self.env.agents, {agent: jnp.pad(obs[agent], (0, pad)) for agent, pad in self.padding.items()})
+        return agent_axis(
+            self.env.agents, {agent: jnp.pad(obs[agent], (0, pad)) for agent, pad in self.padding.items()}
+        )
 
 
-def make(name: str, num_envs: int, **options: Any) -> Autoreset:
+def make(name: str, num_envs: int, **options: object) -> Autoreset:
     """N copies of the particle world `name` with same-step autoreset."""
     return Autoreset(MpeEnv(name, **options), num_envs)

@@ -1,15 +1,16 @@
-"""Overcooked (version 1 of JaxMARL): two cooks, onion soup, and a shaped reward that fades away."""
+"""Overcooked (version 1 of JaxMARL): two cooks make onion soup, with a shaped reward at the start of training."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import jax.numpy as jnp
 import numpy as np
 import optax
 
-from pqn.envs.adapters.jaxmarl import build, ensure_installed, load, stack, unstack
-from pqn.envs.contract import Autoreset, Outcome
+from pqn.envs.adapters.jaxmarl import agent_axis, build, by_agent, ensure_installed, load
+from pqn.envs.autoreset import Autoreset
+from pqn.envs.contract import Outcome
 from pqn.envs.options import Option, choose
 from pqn.types import Array, EnvSpec, PyTree
 
@@ -28,22 +29,22 @@ _CHANNELS = 26  # of jaxmarl's observation; a test compares
 class OvercookedState(NamedTuple):
     kitchen: PyTree  # jaxmarl's state
     ret: Array  # float32, rewards of the open episode without shaping
-    clock: Array  # int32, steps of this environment since the run began; unlike the rest it survives a reset
+    clock: Array  # int32, steps of this environment since the run began; a reset keeps it
 
 
 class OvercookedEnv:
     """One kitchen as a `SingleEnv`.
 
-    The team earns 20 for every soup delivered. Because that takes a long chain of right actions, jaxmarl also offers a
-    shaped reward for its parts (an onion into a pot, a useful plate, a soup taken up). It is added, summed over both
-    cooks, with a weight that falls linearly from 1 to 0 over `shaping_steps` steps; with 0 it is never added. What is
-    reported as the return is always the true one.
+    The team earns 20 for every soup delivered. A delivery takes a long chain of right actions. So jaxmarl also offers a
+    shaped reward for its parts (an onion into a pot, a useful plate, a soup taken up). It is summed over both cooks and
+    added with a weight that falls linearly from 1 to 0 over `shaping_steps` steps; with `shaping_steps` = 0 it is never
+    added. The reported return never contains it.
 
-    The weight depends on how long the *run* has lasted. That clock is the one part of the state that a reset must not
-    touch: use `make`, which wraps the environment in `OvercookedAutoreset`. Under a plain `Autoreset` every episode
-    would start with full shaping again. The clock is part of the state, so a resumed run goes on where it stopped.
+    The weight depends on how long the *run* has lasted. This clock is the only part of the state that a reset must
+    keep: use `make`, which wraps the environment in `OvercookedAutoreset`. Under a plain `Autoreset` every episode
+    would start with full shaping again. The clock is part of the state, so that a resumed run goes on with it.
 
-    The time limit truncates: after it, cooking could go on. The observation only says that fewer than 40 steps are
+    The time limit truncates: after it, cooking could go on. The observation only shows that fewer than 40 steps are
     left. Published results count the limit as an end: `bootstrap_truncation=False`.
 
     `Outcome.info` holds, to be read at the last step of an episode:
@@ -55,10 +56,10 @@ class OvercookedEnv:
       options: see `OPTIONS`.
 
     Raises:
-      EnvError: an option that does not exist or a value that does not do.
+      EnvError: an option that does not exist or a value out of range.
     """
 
-    def __init__(self, name: str, **options: Any):
+    def __init__(self, name: str, **options: object):
         overcooked = load("jaxmarl.environments.overcooked.overcooked")
         chosen = choose(f"overcooked:{name}", OPTIONS, options)
         self.shaping_steps = chosen.pop("shaping_steps")
@@ -76,18 +77,18 @@ class OvercookedEnv:
 
     def reset(self, key: Array) -> tuple[OvercookedState, Array]:
         obs, kitchen = self.env.reset(key)
-        return OvercookedState(kitchen, jnp.float32(0), jnp.int32(0)), stack(self.env.agents, obs)
+        return OvercookedState(kitchen, jnp.float32(0), jnp.int32(0)), agent_axis(self.env.agents, obs)
 
     def step(self, key: Array, state: OvercookedState, action: Array) -> Outcome:
         agents = self.env.agents
-        obs, kitchen, rewards, _, info = self.env.step_env(key, state.kitchen, unstack(agents, action))
+        obs, kitchen, rewards, _, info = self.env.step_env(key, state.kitchen, by_agent(agents, action))
         earned = rewards[agents[0]]  # jaxmarl hands the team's reward to both
         ret = state.ret + earned
-        reward = earned + self.shaping_weight(state.clock) * jnp.sum(stack(agents, info["shaped_reward"]))
-        clock: Any = optax.safe_increment(state.clock)  # stays at the largest number instead of overflowing
+        reward = earned + self.shaping_weight(state.clock) * jnp.sum(agent_axis(agents, info["shaped_reward"]))
+        clock = cast(Array, optax.safe_increment(state.clock))  # stays at the largest number instead of overflowing
         return Outcome(
             OvercookedState(kitchen, ret, clock),
-            stack(agents, obs),
+            agent_axis(agents, obs),
             reward,
             terminated=jnp.bool_(False),
             info={"return": ret, "deliveries": ret / self.delivery_reward},
@@ -101,7 +102,7 @@ class OvercookedEnv:
 
 
 class OvercookedAutoreset(Autoreset):
-    """`Autoreset` under which the clock of the shaping runs on; all else of a restarted environment is fresh."""
+    """`Autoreset` that keeps the clock of the shaping when an environment restarts."""
 
     def _restart(
         self, key: Array, done: Array, inner: PyTree, obs: Array, spare: PyTree
@@ -110,6 +111,6 @@ class OvercookedAutoreset(Autoreset):
         return restarted._replace(clock=inner.clock), obs, spare
 
 
-def make(name: str, num_envs: int, **options: Any) -> OvercookedAutoreset:
-    """N kitchens of the layout `name` with same-step autoreset; `shaping_steps` counts those of each one of them."""
+def make(name: str, num_envs: int, **options: object) -> OvercookedAutoreset:
+    """N kitchens of the layout `name` with same-step autoreset; `shaping_steps` counts steps of one kitchen."""
     return OvercookedAutoreset(OvercookedEnv(name, **options), num_envs)

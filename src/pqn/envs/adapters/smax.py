@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
 
-from pqn.envs.adapters.jaxmarl import build, ensure_installed, load, stack, unstack
-from pqn.envs.contract import Autoreset, Outcome
+from pqn.envs.adapters.jaxmarl import agent_axis, build, by_agent, ensure_installed, load
+from pqn.envs.autoreset import Autoreset
+from pqn.envs.contract import Outcome
 from pqn.envs.options import Option, choose
 from pqn.types import Array, EnvSpec, PyTree
 
@@ -22,7 +21,7 @@ OPTIONS = {
     "enemy_shoots": Option(True),
     "won_battle_bonus": Option(1.0),
     # jaxmarl compares its limit of 100 with the counter before it counts the step: its episodes have 101 steps, and
-    # so have those that published win rates come from. Here the number is the length.
+    # published win rates are of such episodes. Here the number is the length.
     "max_steps": Option(101, least=1),
     "dead_may_stop": Option(False),
 }
@@ -37,9 +36,9 @@ class SmaxEnv:
     The reward is the team's: the enemy health destroyed in the step, as a share of all enemy health, plus
     `won_battle_bonus` at a victory.
 
-    A dead agent sees zeros and can do nothing: its unit stays where it fell whatever the action. So none of its actions
-    is legal here, and by the contract an agent without a legal action contributes nothing to the team's value. jaxmarl
-    leaves it the action "stop"; `dead_may_stop` gives that mask instead.
+    A dead agent sees zeros, and its actions have no effect. So none of its actions is legal here. By the contract an
+    agent without a legal action contributes nothing to the team's value. In jaxmarl its one legal action is "stop";
+    `dead_may_stop` gives that mask instead.
 
     `Outcome.info` holds, to be read at the last step of an episode:
       win: 1 if the enemy is dead and an ally alive (both sides can fall in one step: a draw), else 0.
@@ -50,10 +49,10 @@ class SmaxEnv:
       options: see `OPTIONS`.
 
     Raises:
-      EnvError: an option that does not exist or a value that does not do.
+      EnvError: an option that does not exist or a value out of range.
     """
 
-    def __init__(self, name: str, **options: Any):
+    def __init__(self, name: str, **options: object):
         smax = load("jaxmarl.environments.smax")
         chosen = choose(f"smax:{name}", OPTIONS, options)
         limit, self.dead_may_stop = chosen.pop("max_steps"), chosen.pop("dead_may_stop")
@@ -73,32 +72,32 @@ class SmaxEnv:
 
     def reset(self, key: Array) -> tuple[PyTree, Array]:
         obs, state = self.env.reset(key)
-        return state, stack(self.env.agents, obs)
+        return state, agent_axis(self.env.agents, obs)
 
     def step(self, key: Array, state: PyTree, action: Array) -> Outcome:
         agents = self.env.agents
-        obs, state, reward, _, _ = self.env.step_env(key, state, unstack(agents, action))
+        obs, state, reward, _, _ = self.env.step_env(key, state, by_agent(agents, action))
         allies, enemies = self._alive(state)
         won, lost = ~jnp.any(enemies), ~jnp.any(allies)
         info = {"win": won & ~lost, "dead_allies": jnp.sum(~allies), "dead_enemies": jnp.sum(~enemies)}
         # Every ally's reward is the team's, the dead ones' too.
-        return Outcome(state, stack(agents, obs), reward[agents[0]], won | lost, info=info)
+        return Outcome(state, agent_axis(agents, obs), reward[agents[0]], won | lost, info=info)
 
     def avail(self, state: PyTree) -> Array:
         """Legal actions [M, A]: four moves, stop, and each enemy in range."""
-        avail = stack(self.env.agents, self.env.get_avail_actions(state)).astype(bool)
+        avail = agent_axis(self.env.agents, self.env.get_avail_actions(state)).astype(bool)
         return avail if self.dead_may_stop else avail & self._alive(state)[0][:, None]
 
     def world_state(self, state: PyTree) -> Array:
-        """The global state [W] that jaxmarl calls `obs["world_state"]`: all units, seen by nobody and everywhere."""
+        """The global state [W] that jaxmarl calls `obs["world_state"]`: all units."""
         return self.env.get_world_state(state)
 
     def _alive(self, state: PyTree) -> tuple[Array, Array]:
-        """Which allies and which enemies live."""
+        """Which allies and which enemies are alive."""
         alive = state.state.unit_alive
         return alive[: self.env.num_allies], alive[self.env.num_allies :]
 
 
-def make(name: str, num_envs: int, **options: Any) -> Autoreset:
+def make(name: str, num_envs: int, **options: object) -> Autoreset:
     """N battles on the map `name` with same-step autoreset."""
     return Autoreset(SmaxEnv(name, **options), num_envs)

@@ -1,13 +1,13 @@
-"""What an environment says of itself, before anything of it runs: its spec, and the shapes that jax can tell.
+"""The promises that can be checked before an environment runs: its spec, and the shapes that jax traces.
 
-Each broken promise is an `EnvError`. Tracing is all that this costs, so it is done before every training on an
-environment of the user's own.
+Each broken promise is an `EnvError`. This only costs the tracing, so it is done before every training on an environment
+of the user.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,9 @@ import numpy as np
 from pqn.envs.check.promises import check_array, check_fields, check_info
 from pqn.envs.contract import HostEnv, JaxEnv, Outcome, SingleEnv
 from pqn.errors import EnvError
-from pqn.types import EnvSpec, PyTree, TimeStep
+from pqn.types import Array, EnvSpec, PyTree, TimeStep
+
+T = TypeVar("T")
 
 LARGEST = 2**31 - 1  # steps are counted in int32
 
@@ -48,13 +50,12 @@ def check_spec(env: JaxEnv | HostEnv) -> None:
             raise EnvError(f"`spec.{name}` must be True or False, not {getattr(spec, name)!r}.")
 
 
-def _whole(value: Any, least: int) -> bool:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    return whole and least <= int(value) <= LARGEST
+def _whole(value: object, least: int) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and least <= int(value) <= LARGEST
 
 
 def check_single(env: SingleEnv) -> None:
-    """A `SingleEnv` before `Autoreset` casts and batches it, where its mistakes still have their own names."""
+    """A `SingleEnv` as it is, before `Autoreset` casts and batches its arrays, so that errors name its own shapes."""
     spec, key = env.spec, jax.random.key(0)
     agents = (spec.num_agents,) if spec.num_agents > 1 else ()
     state, obs = _pair("reset", _abstract("reset", env.reset, key), "(state, observation)")
@@ -74,7 +75,7 @@ def check_single(env: SingleEnv) -> None:
             raise EnvError(f"`{name}` of `step` must be a real number, not {value.dtype}.")
 
 
-def _check_observation(method: str, obs: Any, spec: EnvSpec) -> None:
+def _check_observation(method: str, obs: Array, spec: EnvSpec) -> None:
     wanted = ((spec.num_agents,) if spec.num_agents > 1 else ()) + spec.obs_shape
     check_array(f"the observation of `{method}`", obs)
     if obs.shape != wanted:
@@ -117,12 +118,12 @@ def _check_same_state(before: PyTree, after: PyTree) -> None:
         raise EnvError(f"{what}: its leaves agree but their containers do not.")
 
 
-def _abstract(method: str, function: Callable, *args: Any) -> Any:
+def _abstract(method: str, function: Callable[..., T], *args: PyTree) -> T:
     return guard(method, "compiled", lambda: jax.eval_shape(function, *args))
 
 
-def guard(method: str, treatment: str, run: Callable[[], Any]) -> Any:
-    """Turns what jax raises while it traces user code into one sentence."""
+def guard(method: str, treatment: str, run: Callable[[], T]) -> T:
+    """Calls `run`; what jax raises while it traces user code becomes an `EnvError` of one sentence."""
     try:
         return run()
     except EnvError:
@@ -139,18 +140,18 @@ def first_line(error: Exception) -> str:
     return lines[0] if lines else "no message"
 
 
-def _pair(method: str, result: Any, wanted: str) -> tuple[Any, Any]:
+def _pair(method: str, result: PyTree, wanted: str) -> tuple[PyTree, PyTree]:
     if not isinstance(result, tuple) or len(result) != 2:
         raise EnvError(f"`{method}` must return {wanted}, not {_kind(result)}.")
     return result
 
 
-def _kind(result: Any) -> str:
+def _kind(result: object) -> str:
     return f"a tuple of {len(result)}" if isinstance(result, tuple) else f"a {type(result).__name__}"
 
 
-def host_call(method: str, run: Callable[[], Any]) -> Any:
-    """What a method of a `HostEnv` returns; what it raises becomes one sentence."""
+def host_call(method: str, run: Callable[[], T]) -> T:
+    """Calls a method of a `HostEnv`; what it raises becomes an `EnvError` of one sentence."""
     try:
         return run()
     except EnvError:

@@ -1,17 +1,19 @@
-"""The promises of the contract that show in time steps, whoever made them: each broken one is an `EnvError`.
+"""The promises of the contract about time steps: each broken one is an `EnvError`.
 
-`check_env` runs an environment and holds what it recorded against these; a pool of simulators holds its first step
-against `check_fields`.
+`check_env` runs an environment and applies these to what it recorded. Training applies `check_fields` to the first step
+of simulators.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from numpy.typing import DTypeLike
 
+from pqn.envs.contract import HostEnv, JaxEnv
 from pqn.errors import EnvError
 from pqn.types import Array, EnvSpec, PyTree, TimeStep
 
@@ -19,7 +21,7 @@ REQUIRED = ("obs", "first", "reward", "terminated", "truncated")  # fields of a 
 
 
 class Trace(NamedTuple):
-    """A run as numpy arrays, time first. `before[t]` is what the agents saw when they chose step t."""
+    """A run as numpy arrays, time first. `before[t]` is the observation from which action t was chosen."""
 
     before: np.ndarray  # [T, N, M, ...]
     steps: TimeStep  # [T, N, ...]
@@ -34,27 +36,27 @@ def check_first(timestep: TimeStep) -> None:
         raise EnvError("`reward` is not 0 after `reset`, where no step has been taken.")
 
 
-def check_array(what: str, value: Any) -> Any:
-    """The value, which is an array or the shape and dtype of one."""
+def check_array(what: str, value: object) -> Array:
+    """Returns the value, which must be an array or the shape and dtype of one."""
     if not (hasattr(value, "shape") and hasattr(value, "dtype")):
         raise EnvError(f"{what} must be an array, not a {type(value).__name__}.")
-    return value
+    return cast(Array, value)
 
 
-def check_info(method: str, info: Any) -> None:
+def check_info(method: str, info: object) -> None:
     if not isinstance(info, dict) or not all(isinstance(name, str) for name in info):
         what = f"one with the names {list(info)}" if isinstance(info, dict) else f"a {type(info).__name__}"
         raise EnvError(f"`info` of `{method}` must be a dict from words to numbers, not {what}.")
 
 
-def check_fields(method: str, timestep: Any, spec: EnvSpec, num_envs: int) -> None:
-    """Presence, shapes and dtypes of a time step of numpy or jax arrays, or of their shapes alone."""
+def check_fields(method: str, timestep: object, spec: EnvSpec, num_envs: int) -> None:
+    """Presence, shapes and dtypes in a time step of numpy or jax arrays, or of `jax.ShapeDtypeStruct`."""
     if not isinstance(timestep, TimeStep):
         raise EnvError(f"`{method}` must return a TimeStep, not a {type(timestep).__name__}.")
     check_info(method, timestep.info)
     n, agents = (num_envs,), (num_envs, spec.num_agents)
     _check_presence(method, timestep, spec)
-    expected = {
+    expected: dict[str, tuple[tuple[int, ...], DTypeLike]] = {
         "obs": (agents + spec.obs_shape, spec.obs_dtype),
         "first": (agents, bool),
         "reward": (n, np.float32),
@@ -116,7 +118,7 @@ def check_ends(steps: TimeStep, spec: EnvSpec) -> None:
         raise EnvError("`first` is set in the middle of an episode.")
 
 
-def _check_next_step_resets(steps: TimeStep, done: Any) -> None:
+def _check_next_step_resets(steps: TimeStep, done: np.ndarray | Array) -> None:
     """Where the step after an episode's end only resets, it must be marked, and be nothing else."""
     valid = np.asarray(steps.valid)
     if not np.array_equal(~valid[1:], done[:-1, :, 0]):
@@ -146,31 +148,30 @@ def check_lengths(steps: TimeStep, spec: EnvSpec) -> list[int]:
     return lengths
 
 
-def check_numbers(trace: Trace, spec: EnvSpec) -> None:
+def check_numbers(trace: Trace) -> None:
     """Finite numbers, and a legal action in every mask."""
     steps = trace.steps
-    where_cut = steps.truncated
     numbers = {"obs": np.concatenate([trace.before[:1], steps.obs]), "reward": steps.reward}
     if steps.final_obs is not None:
-        numbers["final_obs"] = steps.final_obs[where_cut]
+        numbers["final_obs"] = steps.final_obs[steps.truncated]
     numbers |= {f"info[{name!r}]": value for name, value in steps.info.items()}
     for name, value in numbers.items():
         if np.issubdtype(value.dtype, np.floating) and not np.isfinite(value).all():
             raise EnvError(f"`{name}` holds a NaN or an infinity.")
     if steps.avail is not None and not steps.avail.any((-1, -2)).all():
         raise EnvError("`avail` leaves an environment without any legal action.")
-    if steps.final_avail is not None and not steps.final_avail[where_cut].any((-1, -2)).all():
+    if steps.final_avail is not None and not steps.final_avail[steps.truncated].any((-1, -2)).all():
         raise EnvError("`final_avail` leaves an environment without any legal action at a truncation.")
 
 
 def check_final_obs(trace: Trace) -> None:
-    """The three usual ways to get `final_obs` wrong. All show at *every* truncation; once may be a coincidence."""
+    """The three usual mistakes in `final_obs`. Each shows at *every* truncation; once may be a coincidence."""
     steps = trace.steps
-    cut = steps.truncated
-    if steps.final_obs is None or not cut.any():
+    truncated = steps.truncated
+    if steps.final_obs is None or not truncated.any():
         return
-    going_on = ~(cut | steps.terminated)
-    before, after, final = trace.before[cut], steps.obs[cut], steps.final_obs[cut]
+    going_on = ~(truncated | steps.terminated)
+    before, after, final = trace.before[truncated], steps.obs[truncated], steps.final_obs[truncated]
     if (final == after).all() and (before != after).any():
         raise EnvError(
             "`final_obs` equals the reset observation at a truncation: it must be the last one of the old episode."
@@ -180,6 +181,17 @@ def check_final_obs(trace: Trace) -> None:
         raise EnvError("`final_obs` equals the observation before the step at a truncation: it must be its successor.")
     if not final.any() and _any(np.concatenate([trace.before[going_on], before])).all():
         raise EnvError("`final_obs` is all zeros at a truncation: it is never filled in.")
+
+
+def random_action(rng: np.random.Generator, env: JaxEnv | HostEnv, timestep: TimeStep) -> np.ndarray:
+    """A legal action [N, M]; an agent without one, which is dead or not at turn, gets any number."""
+    scores = rng.random((env.num_envs, env.spec.num_agents, env.spec.num_actions))
+    if timestep.avail is not None:
+        avail = np.asarray(timestep.avail)
+        if not avail.any((-1, -2)).all():
+            raise EnvError("`avail` leaves an environment without any legal action.")
+        scores = np.where(avail, scores, -1.0)
+    return scores.argmax(-1).astype(np.int32)
 
 
 def _any(x: np.ndarray) -> np.ndarray:
