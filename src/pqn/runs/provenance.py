@@ -1,0 +1,91 @@
+"""How a run was made: versions, commit, command, machine. This module never imports jax by itself."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from pqn.runs.identity import version, versions_of
+
+
+def describe_environment(argv: Sequence[str] | None = None) -> dict[str, Any]:
+    """Describe what a run depends on besides its configuration: versions, source commit, machine, command, date."""
+    return {
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "command": list(sys.argv if argv is None else argv),
+        "versions": versions(),
+        "git": describe_source(),
+        "platform": platform.platform(),
+        "host": socket.gethostname(),
+        "cpus": os.cpu_count(),
+    }
+
+
+def describe_source() -> dict[str, Any]:
+    """The commit of the code, whether the code differs from it, and who says so: git, or the variable PQN_COMMIT.
+
+    The variable is for machines that have the code without its history. git's own answer wins, and what the variable
+    claims cannot be checked: `dirty` is then None.
+    """
+    commit, dirty = _source_commit()
+    claimed = os.environ.get("PQN_COMMIT", "")
+    if commit is None and re.fullmatch(r"[0-9a-f]{7,40}", claimed):
+        return {"commit": claimed, "dirty": None, "source": "PQN_COMMIT"}
+    return {"commit": commit, "dirty": dirty, "source": None if commit is None else "git"}
+
+
+def versions() -> dict[str, str | None]:
+    """Of Python, of pqn and of the packages that every run computes with."""
+    return {
+        "python": platform.python_version(),
+        "pqn": version("pqn-jax") or getattr(sys.modules.get("pqn"), "__version__", None),
+        **versions_of(("jax", "jaxlib", "flax", "optax", "gymnax", "numpy")),
+    }
+
+
+def describe_device() -> str:
+    """Name the accelerators that JAX uses, such as "gpu: NVIDIA H200"."""
+    import jax  # here, so that listing and plotting runs stays instant
+
+    devices = jax.devices()
+    return f"{devices[0].platform}: {devices[0].device_kind}" + (f" × {len(devices)}" if len(devices) > 1 else "")
+
+
+def peak_memory() -> int | None:
+    """The most bytes that this process has held on its first device at once; None where JAX does not count them."""
+    import jax
+
+    return (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+
+
+def _source_commit() -> tuple[str | None, bool | None]:
+    """Return the commit of the checkout this package runs from and whether the package differs from it."""
+    package = Path(__file__).resolve().parents[1]
+    top = _git(package, "rev-parse", "--show-toplevel")
+    # A virtual environment may lie inside somebody else's repository, whose commit would say nothing about us.
+    if top is None or Path(top).resolve() / "src" / "pqn" != package:
+        return None, None
+    commit = _git(package, "rev-parse", "HEAD")
+    status = _git(package, "status", "--porcelain", "--", ".")
+    return commit, None if commit is None or status is None else bool(status)
+
+
+def _git(directory: Path, *arguments: str) -> str | None:
+    """Ask git; None where there is no git, no repository or no answer within a few seconds."""
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        result = subprocess.run(
+            ["git", "--no-optional-locks", "-C", str(directory), *arguments],
+            capture_output=True, text=True, timeout=5, check=True, env=environment,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError, UnicodeDecodeError):
+        return None
+    return result.stdout.strip()
