@@ -7,7 +7,7 @@ from typing import Any
 
 from pqn.programs.evaluation import say_unfinished
 from pqn.progress import clock, human
-from pqn.report.figures import terminal_curve
+from pqn.report.terminal_chart import terminal_curve
 from pqn.runs.directory import RunDir
 from pqn.runs.metrics import curve, read_metrics
 from pqn.terminal import columns, showable
