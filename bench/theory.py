@@ -15,7 +15,8 @@ import jax
 import jax.numpy as jnp
 
 from bench.timing import seconds
-from pqn.theory.stability import Transitions, make_meter, values
+from pqn.theory.jacobian import Transitions, values
+from pqn.theory.stability import make_meter
 
 
 def mlp(key: jax.Array, sizes: tuple[int, ...]):

@@ -21,7 +21,7 @@ from pqn import device, training
 from pqn.cli import main as cli
 from pqn.cli.main import main
 from pqn.errors import RUN_DIRECTORY, DeviceError, PqnError, explained
-from pqn.progress import Progress, fitted_line, format_line
+from pqn.progress import Progress, fitted_line, format_line, human
 from pqn.runs.metrics import read_metrics
 from pqn.terminal import SafeStream, cells, cut, safe, showable
 
@@ -301,3 +301,13 @@ def test_a_run_that_ends_in_an_error_is_in_its_notes(monkeypatch, tmp_path):
 def test_errors_from_outside_are_one_sentence(error, status, sentence, monkeypatch, capsys):
     found, said = outcome(error, monkeypatch, capsys)
     assert found == status and said.startswith(f"pqn: {sentence}") and said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "digits", "text"),
+    [(0, 3, "0"), (-0.0, 3, "0"), (0.25, 3, "0.25"), (999, 3, "999"), (1000, 3, "1 k"), (250_000, 3, "250 k"),
+     (1.5e6, 3, "1.5 M"), (2e9, 3, "2 G"), (-2500, 3, "-2.5 k"), (999_999.9, 3, "1 M"), (999_999.9, 4, "1 M"),
+     (1_125_000, 3, "1.12 M"), (1_125_000, 4, "1.125 M")],
+)  # fmt: skip
+def test_human_numbers(value: float, digits: int, text: str) -> None:
+    assert human(value, digits) == text

@@ -131,12 +131,13 @@ def fitted_line(fields: dict[str, Any], width: int) -> str:
     return next((line for line in lines if cells(line) <= width), cut(format_line(fields, DISPENSABLE), width))
 
 
-def human(number: float) -> str:
-    """`1234567` as `1.23 M`."""
+def human(number: float, digits: int = 3) -> str:
+    """A number in few letters: `1234567` as `1.23 M`."""
+    number = float(f"{number:.{digits}g}")  # rounded first, so that 999 999 is 1 M and not 1000 k
     for size, unit in ((1e9, " G"), (1e6, " M"), (1e3, " k")):
-        if number >= size:
-            return f"{number / size:.3g}{unit}"
-    return f"{number:.0f}"
+        if abs(number) >= size:
+            return f"{number / size:.{digits}g}{unit}"
+    return f"{number:.{digits}g}" if number else "0"  # -0.0 too
 
 
 def clock(seconds: float) -> str:

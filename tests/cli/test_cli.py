@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import TINY
 
-from pqn.cli.main import COMMANDS, main
+from pqn.cli.main import commands, main
 from pqn.cli.options import Parser, add_config, apply, field_docs
 from pqn.config import Config, EnvConfig, EvalConfig, LearnerConfig, NetworkConfig, SaveConfig
 
@@ -32,7 +32,7 @@ def pqn(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess:
     "words",
     [
         ["--help"],
-        *([command, "--help"] for command in COMMANDS),
+        *([command, "--help"] for command in commands()),
         ["train", "cartpole", "--help"],
         ["presets"],
         ["envs"],

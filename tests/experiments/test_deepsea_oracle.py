@@ -14,7 +14,7 @@ import numpy as np
 import optax
 import pytest
 
-from pqn.experiments import deepsea
+from pqn.experiments import deepsea_agent
 from pqn.experiments.configs import DeepSeaConfig
 
 STEP = 1e-30  # of the complex step
@@ -160,7 +160,7 @@ VARIANTS = [
 def test_parameters_statistics_and_buffer_after_episodes_of_learning(norm, options):
     config = DeepSeaConfig(**(SMALL | options))
     with jax.enable_x64(True):
-        init, run_episodes = deepsea.make_program(config, norm)
+        init, run_episodes = deepsea_agent.make_program(config, norm)
         agents = init(jax.vmap(jax.random.key)(jnp.arange(5, 6)))
         before = jax.tree.map(lambda x: x[0], agents)
         ensemble = Ensemble(before, config, norm)
@@ -181,7 +181,7 @@ def test_parameters_statistics_and_buffer_after_episodes_of_learning(norm, optio
     check_buffer(after.replay, ensemble.ring)
 
 
-def check_buffer(replay: deepsea.Replay, ring: dict[int, tuple]) -> None:
+def check_buffer(replay: deepsea_agent.Replay, ring: dict[int, tuple]) -> None:
     for slot, wanted in ring.items():
         for field, value in zip(replay, wanted, strict=True):
             np.testing.assert_allclose(np.asarray(field)[slot], value, atol=1e-12)
@@ -190,13 +190,13 @@ def check_buffer(replay: deepsea.Replay, ring: dict[int, tuple]) -> None:
 def test_only_stored_transitions_are_learned_from():
     """Slots beyond `filled` hold NaN here; a batch that touches one spoils everything."""
     config = DeepSeaConfig(**(SMALL | {"replay_capacity": 64}))
-    init, run_episodes = deepsea.make_program(config, "layer")
+    init, run_episodes = deepsea_agent.make_program(config, "layer")
     (agents, t), _ = run_episodes(init(jax.vmap(jax.random.key)(jnp.arange(1))), jnp.asarray(0), 2, False)
     agent = jax.tree.map(lambda x: x[0], agents)
     empty = jnp.arange(64) >= t
     agent = agent._replace(replay=agent.replay._replace(reward=jnp.where(empty, jnp.nan, agent.replay.reward)))
     optimiser = optax.adam(1e-3)
-    step = jax.jit(lambda key: deepsea.learn(agent, t, key, config, "layer", optimiser))
+    step = jax.jit(lambda key: deepsea_agent.learn(agent, t, key, config, "layer", optimiser))
     for i in range(20):
         assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(step(jax.random.key(i)).params))
 
@@ -204,7 +204,7 @@ def test_only_stored_transitions_are_learned_from():
 @pytest.mark.parametrize("probability", [0.3, 1.0])
 def test_masks_are_drawn_per_member_with_their_probability(probability):
     config = DeepSeaConfig(depth=10, ensemble=4, hidden=(2,), mask_probability=probability, seeds=1)
-    init, run_episodes = deepsea.make_program(config, "none")
+    init, run_episodes = deepsea_agent.make_program(config, "none")
     (agents, t), _ = run_episodes(init(jax.vmap(jax.random.key)(jnp.arange(1))), jnp.asarray(0), 200, False)
     masks = np.asarray(agents.replay.mask[0])[: int(t)]
     assert set(np.unique(masks)) <= {0.0, 1.0} and masks.shape == (2000, 4)
@@ -217,8 +217,8 @@ def test_the_prior_is_a_random_network_times_its_scale_and_without_a_norm():
     config = DeepSeaConfig(**SMALL)
     with jax.enable_x64(True):
         key = jax.random.key(0)
-        agent = deepsea.init_agent(key, config, optax.adam(1e-3))
-        priors = deepsea.init_networks(jax.random.split(key, 4)[1], 9, config.hidden, config.ensemble)
+        agent = deepsea_agent.init_agent(key, config, optax.adam(1e-3))
+        priors = deepsea_agent.init_networks(jax.random.split(key, 4)[1], 9, config.hidden, config.ensemble)
         network = Ensemble(agent._replace(params=priors), config, "none")
     for m in range(config.ensemble):
         wanted, _ = network.member(network.phi, m, np.arange(9), train=False)
@@ -226,7 +226,7 @@ def test_the_prior_is_a_random_network_times_its_scale_and_without_a_norm():
 
 
 def test_networks_start_with_normals_cut_at_two_over_root_fan_in():
-    networks = deepsea.init_networks(jax.random.key(0), 400, (50, 50), 20)
+    networks = deepsea_agent.init_networks(jax.random.key(0), 400, (50, 50), 20)
     kernels = [np.asarray(networks.table).swapaxes(0, 1), *map(np.asarray, networks.layers.kernels)]
     for kernel, fan_in in zip(kernels, (400, 50, 50), strict=True):
         scaled = kernel * np.sqrt(fan_in)

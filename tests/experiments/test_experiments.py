@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pqn.experiments import baird, deepsea, lemma
+from pqn.experiments import baird, deepsea, deepsea_agent, lemma
 from pqn.experiments.configs import DEEPSEA_PRESETS, BairdConfig, DeepSeaConfig, LemmaConfig
 
 
@@ -78,10 +78,10 @@ def test_deepsea_moves():
     config = DeepSeaConfig(depth=4)
     total, column = 0.0, jnp.asarray(0)
     for row in range(4):
-        reward, column = deepsea.move(config, jnp.asarray(row), column, jnp.asarray(True))
+        reward, column = deepsea_agent.move(config, jnp.asarray(row), column, jnp.asarray(True))
         total += float(reward)
     assert total == pytest.approx(0.99)  # bsuite's best return
-    reward, column = deepsea.move(config, jnp.asarray(0), jnp.asarray(0), jnp.asarray(False))
+    reward, column = deepsea_agent.move(config, jnp.asarray(0), jnp.asarray(0), jnp.asarray(False))
     assert (float(reward), int(column)) == (0.0, 0)
 
 
@@ -145,7 +145,7 @@ def test_configs_import_without_jax():
 
 def test_a_deepsea_seed_is_the_same_alone_and_among_others():
     config = DeepSeaConfig(depth=4, ensemble=3, hidden=(4,), min_replay=8)
-    init, run_episodes = deepsea.make_program(config, "layer")
+    init, run_episodes = deepsea_agent.make_program(config, "layer")
     together, _ = run_episodes(init(jax.vmap(jax.random.key)(jnp.arange(3))), jnp.asarray(8), 3, True)[0]
     alone, _ = run_episodes(init(jax.vmap(jax.random.key)(jnp.arange(1, 2))), jnp.asarray(8), 3, True)[0]
     for a, b in zip(jax.tree.leaves(together), jax.tree.leaves(alone), strict=True):

@@ -7,7 +7,8 @@ import dataclasses
 import pytest
 
 from pqn.theory.explain import explain
-from pqn.theory.stability import Direction, Regulariser, Setting, StabilityReport
+from pqn.theory.regulariser import Regulariser
+from pqn.theory.stability_report import Direction, Setting, StabilityReport
 
 NORMS = ["layer", "batch", "batch_renorm", "none", None]
 

@@ -12,9 +12,9 @@ from jax.flatten_util import ravel_pytree
 from pqn.experiments import lemma
 from pqn.experiments.configs import LemmaConfig
 from pqn.theory.critic import critic, init_critic
+from pqn.theory.jacobian import Transitions, jacobian_terms
 from pqn.theory.mdps import random_chain
 from pqn.theory.monitor import Monitor
-from pqn.theory.stability import Transitions, jacobian_terms
 
 
 @pytest.mark.parametrize("norm", ["none", "layer"])
@@ -41,7 +41,10 @@ def test_the_lemmas_quantities_are_eigenvalues_of_the_jacobian(norm):
     symmetric = {name: (m + m.T) / 2 for name, m in (("all", jacobian), ("off", off_policy), ("curved", curvature))}
     final = np.asarray(ravel_pytree(params._replace(w=jnp.ones(5), M=jnp.zeros((5, 3))))[0]) > 0
     penalty = np.where(final, eta * (gamma / 2) ** 2, eta - 1)
-    ends = lambda m: np.linalg.eigvalsh(m)[[0, -1]]  # noqa: E731
+
+    def ends(matrix):
+        return np.linalg.eigvalsh(matrix)[[0, -1]]
+
     expected = {
         "off_w": ends(symmetric["off"][np.ix_(final, final)])[1],
         "off_M": np.abs(ends(symmetric["off"][np.ix_(~final, ~final)])).max(),

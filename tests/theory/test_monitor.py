@@ -14,8 +14,9 @@ import pqn
 from pqn.cli.main import main
 from pqn.experiments import lemma
 from pqn.progress import Progress
+from pqn.theory.jacobian import td_update
 from pqn.theory.monitor import Monitor
-from pqn.theory.stability import Regulariser, td_update
+from pqn.theory.regulariser import Regulariser
 
 ONE_STEP = {
     "learner.lam": 0.0,

@@ -10,17 +10,10 @@ from jax.flatten_util import ravel_pytree
 
 from pqn.theory.critic import CriticParams, critic_fn, init_critic
 from pqn.theory.explain import explain
+from pqn.theory.jacobian import Transitions, jacobian_terms, td_update
 from pqn.theory.mdps import Chain, baird_chain, expected_batch, stationary
-from pqn.theory.stability import (
-    Regulariser,
-    Transitions,
-    final_layer_mask,
-    jacobian_terms,
-    make_meter,
-    stability,
-    td_update,
-    theory_regulariser,
-)
+from pqn.theory.regulariser import Regulariser, final_layer_mask, theory_regulariser
+from pqn.theory.stability import make_meter, stability
 
 A = 2
 

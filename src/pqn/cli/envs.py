@@ -1,4 +1,4 @@
-"""`pqn envs`."""
+"""`pqn envs`: list the environments."""
 
 from __future__ import annotations
 

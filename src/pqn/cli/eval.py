@@ -1,4 +1,4 @@
-"""`pqn eval RUN [--episodes N] [--json]`."""
+"""`pqn eval RUN [--episodes N] [--json]`: play a trained agent and report its returns."""
 
 from __future__ import annotations
 

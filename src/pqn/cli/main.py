@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import importlib.util
 import os
+import pkgutil
+import re
 import sys
 import traceback
 from collections.abc import Sequence
+from importlib.abc import InspectLoader
 
-from pqn import __version__
+from pqn import __version__, cli
 from pqn.cli.options import Helped
 from pqn.errors import RUN_DIRECTORY, Diverged, Interrupted, PqnError, explained, reason, suggest
 from pqn.terminal import SafeStream, open_missing, safe
 
-COMMANDS = {
-    "train": "train a preset, or your own environment",
-    "resume": "continue a run where it stopped",
-    "eval": "play a trained agent and report its returns",
-    "sweep": "train every combination of some options and compare them",
-    "plot": "draw the learning curves of runs",
-    "atari": "compare the scores of Atari runs with the paper's and a human's",
-    "stability": "measure how stable TD learning is for a run's network",
-    "theory": "run the paper's theory: baird, lemma, deepsea",
-    "presets": "list the presets",
-    "envs": "list the environments",
-}
+FIRST = ("train", "resume", "eval", "sweep", "plot")  # the commands of every day come first in the help
 
 USAGE = """\
 usage: pqn COMMAND [ARGUMENTS]
@@ -102,14 +96,34 @@ def _settle(status: int, output: SafeStream, errors: SafeStream) -> int:
     return status
 
 
+def commands() -> dict[str, str]:
+    """Every command and what it does, as the first line of its file says; no command is imported for that."""
+    names = {name: _summary(name) for _, name, _ in pkgutil.iter_modules(cli.__path__)}
+    known = {name: text for name, text in names.items() if text is not None}
+    order = [name for name in FIRST if name in known]
+    return {name: known[name] for name in [*order, *sorted(known.keys() - set(order))]}
+
+
+def _summary(name: str) -> str | None:
+    """ "list the presets" for a file that begins with "`pqn presets`: list the presets."; None for another file."""
+    spec = importlib.util.find_spec(f"{cli.__name__}.{name}")
+    if spec is None or not isinstance(spec.loader, InspectLoader):
+        return None
+    docstring = ast.get_docstring(ast.parse(spec.loader.get_source(spec.name) or "")) or ""
+    found = re.match(rf"`pqn {name}\b[^`]*`: (.+?)\.?$", docstring, re.MULTILINE)
+    return found and found.group(1)
+
+
 def _dispatch(argv: list[str]) -> int:
+    known = commands()
     if not argv or argv[0] in ("-h", "--help", "help"):
-        print(USAGE.format(commands="\n".join(f"  {name:<10}{text}" for name, text in COMMANDS.items())))
+        width = max(map(len, known)) + 2
+        print(USAGE.format(commands="\n".join(f"  {name:<{width}}{text}" for name, text in known.items())))
         return 0 if argv else 2
     if argv[0] in ("-V", "--version"):
         print(f"pqn {__version__}")
         return 0
     command, rest = argv[0], argv[1:]
-    if command not in COMMANDS:
-        raise PqnError(f"there is no command {command!r}{suggest(command, COMMANDS)} (`pqn --help` lists them)")
-    return importlib.import_module(f"pqn.cli.{command}").run(rest)
+    if command not in known:
+        raise PqnError(f"there is no command {command!r}{suggest(command, known)} (`pqn --help` lists them)")
+    return importlib.import_module(f"{cli.__name__}.{command}").run(rest)

@@ -19,12 +19,17 @@ import sys
 import textwrap
 import typing
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from pqn import renamed
 from pqn.config import Config
 from pqn.errors import ConfigError, suggest
 from pqn.fields import Within, checked, describe, hints, is_group, split
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Fields = TypeVar("Fields", bound="DataclassInstance")
 
 
 class Helped(Exception):
@@ -37,14 +42,19 @@ class Parser(argparse.ArgumentParser):
     Args:
       command: of `pqn`.
       names: words that may stand anywhere among the options, such as presets; `find_name` finds them.
+      description: what the command does, for its help.
+      usage: how it is called, where argparse would say it at too great length.
     """
 
-    def __init__(self, command: str, names: Collection[str] = (), **kwargs: Any):
+    def __init__(
+        self, command: str, names: Collection[str] = (), description: str | None = None, usage: str | None = None
+    ):
         super().__init__(
             prog=f"pqn {command}",
+            description=description,
+            usage=usage,
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
-            **kwargs,
         )
         self.names = names
 
@@ -90,19 +100,21 @@ def _hyphenate(word: str) -> str:
 
 
 def warn(text: str) -> None:
-    """Tells the user something beside the result."""
+    """Tells the user something that is not part of the result."""
     print(f"pqn: {text}", file=sys.stderr, flush=True)
 
 
 def add_config(parser: Parser, defaults: Config) -> None:
     """Adds an option for every field of the configuration; help shows the values of `defaults`."""
     for prefix, group in _groups(defaults):
-        section = parser.add_argument_group(prefix or "run", inspect.cleandoc(type(group).__doc__ or ""))
-        add_fields(section, group, prefix, skip=() if prefix else ("preset",))
+        add_fields(parser, group, prefix or "run", prefix, skip=() if prefix else ("preset",))
 
 
-def add_fields(section: Any, defaults: Any, prefix: str = "", skip: Sequence[str] = ()) -> None:
-    """Adds an option for every plain field of a dataclass."""
+def add_fields(
+    parser: Parser, defaults: DataclassInstance, title: str, prefix: str = "", skip: Sequence[str] = ()
+) -> None:
+    """Adds a section with an option for every plain field of a dataclass; its docstring introduces the section."""
+    section = parser.add_argument_group(title, inspect.cleandoc(type(defaults).__doc__ or ""))
     helps = field_docs(type(defaults))
     for name, hint in hints(type(defaults)).items():
         if is_group(hint) or name in skip:
@@ -120,19 +132,19 @@ def apply(defaults: Config, options: argparse.Namespace) -> Config:
     return defaults.replace({name: value for name, value in vars(options).items() if name in names})
 
 
-def replace(defaults: Any, options: argparse.Namespace) -> Any:
+def replace(defaults: Fields, options: argparse.Namespace) -> Fields:
     """Any dataclass with the options that were given."""
     fields = hints(type(defaults))
     given = {name: value for name, value in vars(options).items() if name in fields}
     return dataclasses.replace(defaults, **{name: checked(name, fields[name], value) for name, value in given.items()})
 
 
-def _groups(config: Config) -> list[tuple[str, Any]]:
+def _groups(config: Config) -> list[tuple[str, DataclassInstance]]:
     parts = [(field.name, getattr(config, field.name)) for field in dataclasses.fields(config)]
     return [("", config), *((name, part) for name, part in parts if dataclasses.is_dataclass(part))]
 
 
-def _names(prefix: str, group: Any) -> list[str]:
+def _names(prefix: str, group: DataclassInstance) -> list[str]:
     return [f"{prefix}.{field.name}" if prefix else field.name for field in dataclasses.fields(group)]
 
 
@@ -147,7 +159,7 @@ def field_docs(cls: type) -> dict[str, str]:
     return docs
 
 
-def _bounds(hint: Any) -> list[str]:
+def _bounds(hint: object) -> list[str]:
     """The bounds of a number, or of the numbers in a list, in words; nothing where there are none."""
     hint = typing.get_args(hint)[0] if typing.get_origin(hint) is tuple else hint
     bare, bounds = split(hint)
@@ -171,11 +183,11 @@ def _kind(hint: Any) -> dict[str, Any]:
     return {"type": {int: whole, float: number, str: str}[hint], "metavar": {int: "N", float: "X", str: "NAME"}[hint]}
 
 
-def within(hint: Any) -> Callable[[str], Any]:
+def within(hint: object) -> Callable[[str], float]:
     """Reads a number that has bounds, for an option of a command that is no field of the configuration."""
     read = whole if split(hint)[0] is int else number
 
-    def convert(text: str) -> Any:
+    def convert(text: str) -> float:
         try:
             return checked("it", hint, read(text))
         except ConfigError:
@@ -192,14 +204,26 @@ def path(text: str) -> str:
 
 
 class _Tuple(argparse.Action):
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
-        setattr(namespace, self.dest, tuple(values))
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[object] | None,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, tuple(values or ()))
 
 
 class _Dict(argparse.Action):
-    def __call__(self, parser: Any, namespace: Any, values: Any, option_string: Any = None) -> None:
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[object] | None,
+        option_string: str | None = None,
+    ) -> None:
         found = getattr(namespace, self.dest, {})
-        for key, value in values:
+        for key, value in cast(Sequence[tuple[str, object]], values):
             if key in found:
                 parser.error(f"argument {option_string}: {key!r} is given twice")
             found = {**found, key: value}
@@ -236,7 +260,7 @@ def truth(text: str) -> bool:
     return words[text.lower()]
 
 
-def pair(text: str) -> tuple[str, Any]:
+def pair(text: str) -> tuple[str, object]:
     """`size=10` → ("size", 10): the value is JSON where it can be, else a string; nothing at all is None."""
     key, equals, value = text.partition("=")
     if not key or not equals:
@@ -249,7 +273,7 @@ def pair(text: str) -> tuple[str, Any]:
         return key, value
 
 
-def _show(value: Any) -> str:
+def _show(value: object) -> str:
     if isinstance(value, tuple):
         return " ".join(map(str, value)) or "none"
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""`pqn plot RUN… [-o FILE.png]`."""
+"""`pqn plot RUN… [-o FILE.png]`: draw the learning curves of runs."""
 
 from __future__ import annotations
 

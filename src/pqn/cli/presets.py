@@ -1,4 +1,4 @@
-"""`pqn presets`."""
+"""`pqn presets`: list the presets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pqn resume RUN`."""
+"""`pqn resume RUN`: continue a run where it stopped."""
 
 from __future__ import annotations
 

@@ -1,15 +1,14 @@
-"""How the end of a run looks on the terminal."""
+"""What a command prints at the end of a run."""
 
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 from pqn.programs.evaluation import say_unfinished
 from pqn.progress import clock, human
-from pqn.report.figures import terminal_curve
+from pqn.report.terminal_chart import terminal_curve
 from pqn.runs.directory import RunDir
-from pqn.runs.metrics import curve, read_metrics
+from pqn.runs.metrics import Row, curve, read_metrics
 from pqn.terminal import columns, showable
 from pqn.training import Result
 
@@ -32,13 +31,13 @@ def show_result(result: Result) -> None:
     print(f"run directory   {result.run}")
 
 
-def _greedy(returns: dict[str, Any], unfinished: dict[str, Any] | None) -> str:
+def _greedy(returns: Row, unfinished: Row | None) -> str:
     """The mean over the episodes that ended, of each seed too where there are several, and how many did not end."""
     said = ""
     if unfinished is not None and unfinished["total"]:
         said = say_unfinished(unfinished["total"], unfinished["episodes"], unfinished["max_steps"])
     if returns["mean"] is None:
         return f"none: {said}"
-    word = lambda value: "none" if value is None else f"{value:.1f}"  # noqa: E731
-    seeds = f" (seeds: {', '.join(map(word, returns['per_seed']))})" if len(returns["per_seed"]) > 1 else ""
+    each = ["none" if value is None else f"{value:.1f}" for value in returns["per_seed"]]
+    seeds = f" (seeds: {', '.join(each)})" if len(each) > 1 else ""
     return f"{returns['mean']:.1f}{seeds}" + (f"; {said}, which no mean includes" if said else "")

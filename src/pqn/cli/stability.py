@@ -1,4 +1,4 @@
-"""`pqn stability RUN`."""
+"""`pqn stability RUN`: measure how stable TD learning is for a run's network."""
 
 from __future__ import annotations
 

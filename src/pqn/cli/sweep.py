@@ -1,4 +1,4 @@
-"""`pqn sweep PRESET --over OPTION=V1,V2 [--over …]`: every combination of some options, compared."""
+"""`pqn sweep PRESET --over OPTION=V1,V2 [--over …]`: train every combination of some options and compare them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import json
 import math
 import re
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pqn.cli import options
 from pqn.config import Config
@@ -67,7 +67,7 @@ def _parser(defaults: Config) -> options.Parser:
     return parser
 
 
-def axis(text: str) -> tuple[str, list[Any]]:
+def axis(text: str) -> tuple[str, list[object]]:
     """`learner.lam=0,0.5` → ("learner.lam", [0, 0.5]); values are JSON where they can be, else words."""
     name, equals, values = text.partition("=")
     try:
@@ -79,7 +79,7 @@ def axis(text: str) -> tuple[str, list[Any]]:
     return name.replace("-", "_"), found
 
 
-def combinations(base: Config, axes: list[tuple[str, list[Any]]]) -> list[tuple[str, Config]]:
+def combinations(base: Config, axes: list[tuple[str, list[object]]]) -> list[tuple[str, Config]]:
     """A label and a validated configuration for every combination; all are checked before the first is trained."""
     names = [name for name, _ in axes]
     for name in names:
@@ -123,7 +123,7 @@ def refuse_another(run: Path, config: Config) -> bool:
     return True
 
 
-def _word(value: Any) -> str:
+def _word(value: object) -> str:
     """A value as part of a directory's name."""
     text = "x".join(map(str, value)) if isinstance(value, list) else str(value).lower()
     return re.sub(r"[^\w.+=-]+", "-", text)
@@ -176,5 +176,5 @@ def compare(out: Path, labels: list[str]) -> None:
     print(*[out / "sweep.json", *([out / "sweep.png"] if drawn else [])], sep="\n")
 
 
-def _number(value: Any) -> str:
+def _number(value: ArrayLike) -> str:
     return f"{value:9.2f}" if np.isfinite(value) else f"{'none':>9}"

@@ -1,9 +1,8 @@
-"""`pqn theory baird|lemma|deepsea`."""
+"""`pqn theory EXPERIMENT`: run the paper's theory: baird, lemma, deepsea."""
 
 from __future__ import annotations
 
 import importlib
-import json
 import shlex
 
 from pqn.cli import options
@@ -33,11 +32,11 @@ def run(argv: list[str]) -> int:
             f"there is no experiment {name!r}{suggest(name, EXPERIMENTS)} (`pqn theory --help` lists them)"
         )
     defaults = EXPERIMENTS[name]
-    parser = options.Parser(f"theory {name}", description=type(defaults).__doc__)
+    parser = options.Parser(f"theory {name}")
     parser.add_argument(
         "--out", default="results/theory", metavar="DIR", help="where to write (default: results/theory)"
     )
-    options.add_fields(parser.add_argument_group("options"), defaults)
+    options.add_fields(parser, defaults, name)
     given = parser.parse(rest)
     config = options.replace(defaults, given)
     config.validate()
@@ -45,6 +44,7 @@ def run(argv: list[str]) -> int:
     from pqn.device import enable_compilation_cache
     from pqn.experiments.record import check_writable
     from pqn.progress import Progress
+    from pqn.runs.metrics import to_json
 
     out = check_writable(given.out)
     enable_compilation_cache()
@@ -52,7 +52,7 @@ def run(argv: list[str]) -> int:
     progress = Progress()
     result = module.run(config, progress=progress.status if progress.live else progress.note)
     progress.note(f"{name}: measured, writing to {out}")
-    print(json.dumps(result.summary(), indent=1, default=str))  # before the files: what fails there loses no result
+    print(to_json(result.summary(), indent=1))  # before the files: what fails there loses no result
     try:
         paths = result.save(out, command=shlex.join(["pqn", "theory", *argv]))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`pqn train [PRESET] [OPTIONS]`."""
+"""`pqn train [PRESET] [OPTIONS]`: train a preset, or your own environment."""
 
 from __future__ import annotations
 

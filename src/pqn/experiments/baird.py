@@ -1,4 +1,4 @@
-"""Baird's counterexample: seven states, no reward, true values 0, and off-policy TD that runs away from them.
+"""Baird's counterexample: seven states, no reward, true values 0, and off-policy TD that diverges from them.
 
 The target policy always takes the solid action (to the lower state); the behaviour takes it with probability 1/7 and
 otherwise goes to one of the six upper states, so it visits all seven equally often. Two kinds of updates:
@@ -14,21 +14,25 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from pqn.experiments import figures, record
+from pqn.experiments import record
 from pqn.experiments.configs import BairdConfig
+from pqn.experiments.figures import COLOUR, GREY, LABELS, band
+from pqn.report.style import figure_file
 from pqn.theory.critic import LIPSCHITZ, CriticParams, critic, init_critic
 from pqn.theory.mdps import baird_features
-from pqn.theory.stability import Regulariser, theory_regulariser
+from pqn.theory.regulariser import Regulariser, theory_regulariser
 
 BLOW_UP = 1e8  # beyond this norm a run is lost: its parameters are frozen and this is what is recorded
 DIVERGED, CONVERGED = 100.0, 1e-2  # growth of the norm; root-mean-square value error
+
+Carry = tuple[CriticParams, Array]
+"""The parameters, and the state that the behaviour is in."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class BairdCurves:
     norm: np.ndarray  # [S, R]  ‖φ‖
     error: np.ndarray  # [S, R]  √(mean_s V(s)²): the true values are 0
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """How many seeds grew more than 100×, how many ended with a value error under 0.01, and the medians."""
         growth = self.norm.max(1) / self.norm[:, 0]
         return {
@@ -60,7 +64,7 @@ class BairdResult:
     curves: dict[str, dict[str, BairdCurves]]
     seconds: float
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """`BairdCurves.summary` of every curve."""
         return {kind: {arm: c.summary() for arm, c in arms.items()} for kind, arms in self.curves.items()}
 
@@ -80,7 +84,7 @@ class BairdResult:
             "updates": self.updates(),
             "curves": curves,
         }
-        return [record.write_json(directory / "baird.json", content), figures.baird(self, directory / "baird.png")]
+        return [record.write_json(directory / "baird.json", content), draw(self, directory / "baird.png")]
 
 
 def regulariser(config: BairdConfig) -> Regulariser:
@@ -127,7 +131,7 @@ def run_one(key: Array, arm: str, kind: str, config: BairdConfig) -> tuple[Criti
     def expectation(state: Array) -> tuple[Array, Array, Array]:
         return jnp.full(7, 1 / 7), jnp.asarray(6), state
 
-    def step(carry, key_step: Array):
+    def step(carry: Carry, key_step: Array) -> tuple[Carry, None]:
         params, state = carry
         weight, after, state = expectation(state) if kind == "expected" else sample(key_step, state)
         values, pullback = jax.vjp(values_of, params)
@@ -136,10 +140,10 @@ def run_one(key: Array, arm: str, kind: str, config: BairdConfig) -> tuple[Criti
             w=params.w + config.learning_rate * (delta.w - penalty.final * params.w),
             M=params.M + config.learning_rate * (delta.M - penalty.inner * params.M),
         )
-        alive = _norm(params) < BLOW_UP
-        return (jax.tree.map(lambda new, old: jnp.where(alive, new, old), moved, params), state), None
+        finite = _norm(params) < BLOW_UP
+        return (jax.tree.map(lambda new, old: jnp.where(finite, new, old), moved, params), state), None
 
-    def record_point(carry, keys: Array):
+    def record_point(carry: Carry, keys: Array) -> tuple[Carry, tuple[Array, Array]]:
         params = carry[0]
         error = jnp.sqrt(jnp.mean(jnp.square(values_of(params))))
         point = (_capped(_norm(params)), _capped(error))
@@ -177,3 +181,26 @@ def run(config: BairdConfig | None = None, progress: Callable[[str], None] | Non
             _, (norm, error) = jax.jit(jax.vmap(partial(run_one, arm=arm, kind=kind, config=config)))(keys)
             curves[kind][arm] = BairdCurves(np.asarray(norm), np.asarray(error))
     return BairdResult(replace(config), curves, time.perf_counter() - began)
+
+
+def draw(result: BairdResult, path: Path) -> Path:
+    """Parameter norm and value error over updates, for expected and sampled updates."""
+    rows = len(result.curves)
+    with figure_file(path, (9.5, 3.1 * rows)) as figure:
+        axes = figure.subplots(rows, 2, sharex=True, squeeze=False)
+        for (left, right), (kind, arms) in zip(axes, result.curves.items(), strict=True):
+            for arm, curves in arms.items():
+                growth = curves.norm / curves.norm[:, :1]
+                # A run counts as lost at 1e8; drawing it further would only flatten everything else.
+                style = "--" if arm.endswith("l2") else "-"
+                band(left, result.updates(), np.minimum(growth, 1e6), COLOUR[arm], LABELS[arm], style)
+                band(right, result.updates(), np.clip(curves.error, 1e-10, 1e6), COLOUR[arm], LABELS[arm], style)
+            left.set(yscale="log", ylim=(5e-3, 2e6), ylabel=f"{kind} updates\n‖φ‖ / initial ‖φ‖")
+            right.set(yscale="log", ylim=(1e-6, 1e4), ylabel="value error (rms)")
+            left.axhline(DIVERGED, color=GREY, linestyle=":", linewidth=1)
+            right.axhline(CONVERGED, color=GREY, linestyle=":", linewidth=1)
+        for each in axes[-1]:
+            each.set_xlabel("updates")
+        figure.legend(*axes[0, 1].get_legend_handles_labels(), loc="outside right center")
+        figure.suptitle(f"Baird's counterexample, {result.config.seeds} seeds (median, interquartile range)")
+    return path

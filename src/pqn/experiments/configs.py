@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from pqn.errors import ConfigError
+from pqn.theory.choices import ACTIVATIONS, Activation
 
-Activation = Literal["identity", "tanh", "gelu", "elu", "relu"]
 BairdArm = Literal["linear", "linear+l2", "none", "l2", "layer", "layer+l2", "batch"]
 BairdUpdates = Literal["expected", "sampled"]
-CriticNorm = Literal["none", "scale", "layer", "layer_unscaled"]
 DeepSeaNorm = Literal["none", "layer", "batch"]
+LemmaNorm = Literal["none", "scale", "layer", "layer_unscaled"]
 
-ACTIVATIONS: tuple[str, ...] = ("identity", "tanh", "gelu", "elu", "relu")
-BAIRD_ARMS: tuple[str, ...] = ("linear", "linear+l2", "none", "l2", "layer", "layer+l2", "batch")
-CRITIC_NORMS: tuple[str, ...] = ("none", "scale", "layer", "layer_unscaled")
-DEEPSEA_NORMS: tuple[str, ...] = ("none", "layer", "batch")
+BAIRD_ARMS: tuple[BairdArm, ...] = get_args(BairdArm)
+BAIRD_UPDATES: tuple[BairdUpdates, ...] = get_args(BairdUpdates)
+DEEPSEA_NORMS: tuple[DeepSeaNorm, ...] = get_args(DeepSeaNorm)
+LEMMA_NORMS: tuple[LemmaNorm, ...] = get_args(LemmaNorm)
 
 
 def check(condition: bool, sentence: str) -> None:
@@ -36,9 +36,9 @@ def check_choices(option: str, values: tuple[str, ...], allowed: tuple[str, ...]
 class BairdConfig:
     """Baird's counterexample under semi-gradient off-policy TD(0)."""
 
-    arms: tuple[BairdArm, ...] = ("linear", "linear+l2", "none", "l2", "layer", "layer+l2", "batch")
+    arms: tuple[BairdArm, ...] = BAIRD_ARMS
     """Which learners to run. "linear" is wᵀx on Baird's own features; the others have one hidden layer."""
-    kinds: tuple[BairdUpdates, ...] = ("expected", "sampled")
+    kinds: tuple[BairdUpdates, ...] = BAIRD_UPDATES
     """Exact expected updates, and updates sampled along the behaviour's trajectory."""
     width: int = 16
     """Hidden units (the paper's 16)."""
@@ -68,7 +68,7 @@ class BairdConfig:
     def validate(self) -> None:
         """Raises ConfigError with one sentence on the first option that cannot work."""
         check_choices("arms", self.arms, BAIRD_ARMS)
-        check_choices("kinds", self.kinds, ("expected", "sampled"))
+        check_choices("kinds", self.kinds, BAIRD_UPDATES)
         check_choices("pre", (self.pre,), ACTIVATIONS)
         check_choices("post", (self.post,), ACTIVATIONS)
         check(self.width >= 2, f"width is {self.width}: LayerNorm needs at least 2 hidden units.")
@@ -86,7 +86,7 @@ class LemmaConfig:
 
     widths: tuple[int, ...] = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
     """Widths k of the hidden layer."""
-    norms: tuple[CriticNorm, ...] = ("none", "scale", "layer", "layer_unscaled")
+    norms: tuple[LemmaNorm, ...] = LEMMA_NORMS
     """none; scale: only the lemma's 1/√k; layer: the lemma's LayerNorm; layer_unscaled: LayerNorm as in libraries."""
     pre: Activation = "tanh"
     """σ_pre."""
@@ -119,7 +119,7 @@ class LemmaConfig:
 
     def validate(self) -> None:
         """Raises ConfigError with one sentence on the first option that cannot work."""
-        check_choices("norms", self.norms, CRITIC_NORMS)
+        check_choices("norms", self.norms, LEMMA_NORMS)
         check_choices("pre", (self.pre,), ACTIVATIONS)
         check_choices("post", (self.post,), ACTIVATIONS)
         check(all(k >= 2 for k in self.widths), "widths holds a value below 2: LayerNorm needs at least 2 units.")
@@ -146,7 +146,7 @@ class DeepSeaConfig:
 
     depth: int = 20
     """Side N of the grid; an episode lasts N steps and one of 2^N action sequences finds the treasure."""
-    norms: tuple[DeepSeaNorm, ...] = ("none", "layer", "batch")
+    norms: tuple[DeepSeaNorm, ...] = DEEPSEA_NORMS
     """Normalisation of the hidden layers of the learned network."""
     ensemble: int = 20
     """Members; one, drawn anew for every episode, acts greedily [b]."""

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
@@ -29,12 +29,17 @@ import numpy as np
 from jax import Array
 from jax.flatten_util import ravel_pytree
 
-from pqn.experiments import figures, record
+from pqn.experiments import record
 from pqn.experiments.configs import LemmaConfig
+from pqn.experiments.figures import COLOUR, LABELS, band
+from pqn.report.style import LINES, figure_file
 from pqn.theory.critic import LIPSCHITZ, CriticParams, critic_fn, init_critic
+from pqn.theory.jacobian import make_operator
 from pqn.theory.lanczos import lanczos
 from pqn.theory.mdps import Chain, baird_chain, expected_batch, random_chain
-from pqn.theory.stability import make_operator
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 QUANTITIES = ("off_w", "off_M", "nonlinear", "largest", "regularised")
 PREDICTED = {"off_M": -1.0, "nonlinear": -0.5}
@@ -98,7 +103,7 @@ class LemmaResult:
             for mdp, norms in self.width.items()
         }
 
-    def summary(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, object]:
         """Slopes, the bound (γL/2)², and the range of every quantity at the widest network."""
         widest = {
             mdp: {
@@ -107,8 +112,11 @@ class LemmaResult:
             }
             for mdp, norms in self.width.items()
         }
-        bound = (self.config.gamma * LIPSCHITZ[self.config.post] / 2) ** 2
-        return {"predicted": PREDICTED, "slopes": self.slopes(), "off_w_bound": bound, "widest": widest}
+        return {"predicted": PREDICTED, "slopes": self.slopes(), "off_w_bound": self.bound(), "widest": widest}
+
+    def bound(self) -> float:
+        """(γL/2)², the lemma's bound on C_OffPolicy along the final layer."""
+        return (self.config.gamma * LIPSCHITZ[self.config.post] / 2) ** 2
 
     def save(self, directory: str | Path, command: str = "pqn theory lemma") -> list[Path]:
         """Writes lemma.json, lemma.png and lemma-offpolicy.png into `directory`, and returns their paths."""
@@ -122,8 +130,8 @@ class LemmaResult:
         }
         return [
             record.write_json(directory / "lemma.json", content),
-            figures.lemma_width(self, directory / "lemma.png"),
-            figures.lemma_shift(self, directory / "lemma-offpolicy.png"),
+            draw_width(self, directory / "lemma.png"),
+            draw_shift(self, directory / "lemma-offpolicy.png"),
         ]
 
 
@@ -193,3 +201,77 @@ def run(config: LemmaConfig | None = None, progress: Tell | None = None) -> Lemm
     width = {mdp: sweep_width(config, mdp, progress) for mdp in MDPS}
     shift = sweep_shift(config, progress)
     return LemmaResult(config, width, shift, time.perf_counter() - began)
+
+
+_TITLES = {
+    "off_w": "max C_OffPolicy, final layer w",
+    "off_M": "max |C_OffPolicy|, inner weights M",
+    "nonlinear": "max |C_Nonlinear|",
+    "regularised": "largest eigenvalue with ℓ2",
+}
+_MDP_NAMES = {"random": "random chains", "baird": "Baird"}
+
+
+def draw_width(result: LemmaResult, path: Path) -> Path:
+    """The terms against width, with the slopes the lemma predicts."""
+    with figure_file(path, (13.5, 6.4)) as figure:
+        axes = figure.subplots(len(result.width), len(_TITLES), sharex=True, squeeze=False)
+        for row, mdp in enumerate(result.width):
+            for each, quantity in zip(axes[row], _TITLES, strict=True):
+                _draw_quantity(each, result, mdp, quantity)
+            axes[row, 0].set_ylabel(_MDP_NAMES[mdp])
+        for column, title in zip(axes.T, _TITLES.values(), strict=True):
+            column[0].set_title(title, fontsize=9)
+            column[-1].set_xlabel("width k")
+        legends = [each.get_legend_handles_labels() for each in axes[-1]]
+        shown = {label: handle for handles, labels in legends for handle, label in zip(handles, labels, strict=True)}
+        figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=len(shown))
+        figure.suptitle(f"The LayerNorm lemma against width, {result.config.seeds} seeds (median, interquartile range)")
+    return path
+
+
+def _draw_quantity(axes: Axes, result: LemmaResult, mdp: str, quantity: str) -> None:
+    widths = np.asarray(result.config.widths)
+    for norm, found in result.width[mdp].items():
+        band(axes, widths, found[quantity], COLOUR[norm], LABELS[norm])
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    if quantity in PREDICTED and "layer" in result.width[mdp]:
+        slope = PREDICTED[quantity]
+        start = np.median(result.width[mdp]["layer"][quantity][:, 0])
+        style = {-1.0: "--", -0.5: "-."}[slope]
+        label = f"predicted slope {slope:g}"
+        axes.plot(widths, start * (widths / widths[0]) ** slope, f"k{style}", linewidth=1, label=label)
+    if quantity == "off_w":
+        axes.axhline(result.bound(), color="k", linestyle=":", linewidth=1, label="bound (γL/2)²")
+    if quantity == "regularised":
+        axes.set_yscale("symlog", linthresh=0.1)
+        axes.axhline(0, color="k", linewidth=1)
+
+
+def draw_shift(result: LemmaResult, path: Path) -> Path:
+    """The final-layer term and the regularised top eigenvalue against off-policiness, by discount and norm."""
+    gammas = result.config.gammas
+    styles = [LINES[-1 - index % len(LINES)] for index in range(len(gammas))]
+    with figure_file(path, (10.5, 3.8)) as figure:
+        left, right = figure.subplots(1, 2)
+        for axes, quantity in ((left, "off_w"), (right, "regularised")):
+            for norm in [norm for norm in ("none", "layer") if norm in result.shift]:
+                for column, gamma in enumerate(gammas):
+                    y = result.shift[norm][quantity][:, column]
+                    label = f"{LABELS[norm]}, γ = {gamma:g}"
+                    band(axes, np.asarray(result.config.shifts), y, COLOUR[norm], label, styles[column])
+            axes.set_xlabel("off-policiness ρ")
+        left.set_yscale("symlog", linthresh=1e-3)
+        left.set_ylim(top=30)  # room for the legend
+        left.set_title(_TITLES["off_w"], fontsize=9)
+        right.set_yscale("symlog", linthresh=0.1)
+        right.axhline(0, color="k", linewidth=1)
+        right.set_title("largest eigenvalue with the theorem's ℓ2", fontsize=9)
+        for gamma, style in zip(gammas, styles, strict=True):
+            label = f"bound (γL/2)², γ = {gamma:g}"
+            left.axhline((gamma / 2) ** 2, color="k", linestyle=style, linewidth=0.8, label=label)
+        left.legend(handles=left.lines[-len(gammas) :], fontsize=6.5, loc="upper left")
+        figure.legend(*right.get_legend_handles_labels(), loc="outside right center")
+        figure.suptitle(f"Random chains, width {result.config.sweep_width}")
+    return path

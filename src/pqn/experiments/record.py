@@ -1,19 +1,20 @@
-"""What a result file says about its own making, so that anyone can make it again."""
+"""Result files: where they go, and what they say about how they were made."""
 
 from __future__ import annotations
 
 import json
 import re
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from pqn.errors import RunError, reason
+from pqn.runs.metrics import to_json
 from pqn.runs.provenance import describe_device, describe_environment
 
 
 def check_writable(directory: str) -> Path:
-    """Creates `directory` and tries to write into it: results of minutes of work must find room at the end of it.
+    """Creates `directory` and tries to write into it. Called before the work, whose results need a place at its end.
 
     Raises:
       RunError: nothing can be written there.
@@ -24,7 +25,7 @@ def check_writable(directory: str) -> Path:
         path = Path(directory)
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=path) as file:
-            file.write(b"room")
+            file.write(b"test")
             file.flush()
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
@@ -32,7 +33,7 @@ def check_writable(directory: str) -> Path:
     return path
 
 
-def provenance(command: str, seconds: float) -> dict[str, Any]:
+def provenance(command: str, seconds: float) -> dict[str, object]:
     """Command, commit, date, device, versions and wall time of a run."""
     environment = describe_environment()
     return {
@@ -45,23 +46,12 @@ def provenance(command: str, seconds: float) -> dict[str, Any]:
     }
 
 
-def write_json(path: Path, content: dict[str, Any]) -> Path:
-    """Writes `content` with numbers to six significant digits; JSON has no NaN or infinity, so those become strings."""
+def write_json(path: Path, content: Mapping[str, object]) -> Path:
+    """Writes `content` with numbers to six significant digits; NaN and infinity become null, as everywhere."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(_plain(content), indent=1)
-    # Innermost lists on one line each: a curve is a row to read, not a page to scroll.
+    rounded = json.loads(to_json(content), parse_float=lambda text: float(f"{float(text):.6g}"))
+    text = json.dumps(rounded, indent=1)
+    # The innermost lists on one line each: a curve is easier to read as a row.
     text = re.sub(r"\[[^\[\]{}]*\]", lambda found: re.sub(r"\s+", " ", found.group()), text)
     path.write_text(text + "\n")
     return path
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float):
-        return float(f"{value:.6g}") if abs(value) < float("inf") else str(value)
-    return value

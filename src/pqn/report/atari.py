@@ -1,4 +1,4 @@
-"""Atari scores: human-normalised, aggregated over games, beside those of the paper.
+"""Atari scores: human-normalised, aggregated over games, next to those of the paper.
 
     human-normalised score = 100 · (score − random) / (human − random)  %
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from pqn.runs.metrics import curve, read_metrics
 from pqn.runs.opened import open_run
 
 Scores = TypeVar("Scores", float, np.ndarray)
+Which = Literal["eval", "train"]
 
 
 class NoGames(RunError):
@@ -191,7 +192,7 @@ def published(games: list[str], method: str) -> Aggregates:
     return aggregate({game: human_normalised(game, getattr(REFERENCE[game], method)) for game in games})
 
 
-def read_run(path: str | os.PathLike[str], which: Any = "eval") -> GameScore:
+def read_run(path: str | os.PathLike[str], which: Which = "eval") -> GameScore:
     """The score of a run: its last greedy evaluation ("eval"), or the last hundredth of its training ("train").
 
     Raises:
@@ -228,12 +229,10 @@ def pool(runs: list[GameScore]) -> list[GameScore]:
     """One entry for each game, in the order of Atari-57, with the seeds of all its runs."""
     order = {game: place for place, game in enumerate(ATARI_57)}
     games = sorted({run.game for run in runs}, key=lambda game: (order.get(game, len(order)), game))
-    together = lambda game: [run for run in runs if run.game == game]  # noqa: E731
+    groups = [[run for run in runs if run.game == game] for game in games]
     return [
-        GameScore(
-            game, np.concatenate([run.scores for run in together(game)]), max(run.frames for run in together(game))
-        )
-        for game in games
+        GameScore(group[0].game, np.concatenate([run.scores for run in group]), max(run.frames for run in group))
+        for group in groups
     ]
 
 

@@ -1,7 +1,8 @@
 """When is temporal-difference learning stable, and why does LayerNorm help? The paper's theory for any Q-network.
 
-stability   C_OffPolicy, C_Nonlinear and the top eigenvalue of the TD Jacobian
-monitor     the same, measured during a run
-explain     a stability report in words
-critic      the network of the theory, Q(x) = wᵀ σ_post(LayerNorm[σ_pre(M x)])
+jacobian          the expected TD update, its Jacobian, C_OffPolicy and C_Nonlinear
+stability         the largest eigenvalue of the symmetrised Jacobian, and its split
+stability_report  what a measurement says; `explain` puts it into words
+monitor           the same, measured on a run
+critic            the network of the theory, Q(x) = wᵀ σ_post(LayerNorm[σ_pre(M x)])
 """

@@ -13,6 +13,7 @@ No biases and no affine parameters, so that φ = (w, M) is all there is. N is on
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -20,7 +21,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from pqn.errors import ConfigError
-from pqn.experiments.configs import ACTIVATIONS
+from pqn.theory.choices import ACTIVATIONS, CRITIC_NORMS
 
 EPSILON = 1e-5
 
@@ -37,8 +38,8 @@ class CriticParams(NamedTuple):
     M: Array  # [k, n]  inner weights
 
 
-def activation(name: str):
-    """The activation called `name`; raises ConfigError for a name that is not in `configs.ACTIVATIONS`."""
+def activation(name: str) -> Callable[[Array], Array]:
+    """The activation called `name`; raises ConfigError for a name that is not in `ACTIVATIONS`."""
     if name not in _ACTIVATIONS:
         raise ConfigError(f"activation has the unknown value '{name}': choose from {', '.join(ACTIVATIONS)}.")
     return _ACTIVATIONS[name]
@@ -76,7 +77,7 @@ def normalise(norm: str, f: Array, weight: Array | None = None) -> Array:
         return layer_norm(f) * root_k
     if norm == "batch":
         return batch_norm(f, jnp.ones(f.shape[0], f.dtype) if weight is None else weight)
-    raise ConfigError(f"norm has the unknown value '{norm}': choose from none, scale, layer, layer_unscaled, batch.")
+    raise ConfigError(f"norm has the unknown value '{norm}': choose from {', '.join(CRITIC_NORMS)}.")
 
 
 def init_critic(key: Array, width: int, inputs: int, weight_norm: float | None = None) -> CriticParams:
@@ -93,8 +94,8 @@ def critic(params: CriticParams, x: Array, norm: str, pre: str, post: str, weigh
     return activation(post)(normalise(norm, hidden, weight)) @ params.w
 
 
-def critic_fn(norm: str, pre: str, post: str):
-    """The critic as `stability` wants it: q_fn(params, x [B, n]) -> [B, 1]."""
+def critic_fn(norm: str, pre: str, post: str) -> Callable[[CriticParams, Array], Array]:
+    """The critic as `stability` takes it: q_fn(params, x [B, n]) -> [B, 1]."""
     for name in (pre, post):
         activation(name)  # a typo should fail here, not inside a trace
 

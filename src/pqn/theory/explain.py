@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-if TYPE_CHECKING:
-    from pqn.theory.stability import Direction, Setting, StabilityReport
+from pqn.theory.stability_report import Direction, Setting, StabilityReport
 
 Verdict = Literal["stable", "neutral", "unstable"]
 

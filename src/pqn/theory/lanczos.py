@@ -26,7 +26,9 @@ def _orthogonalise(vector: Array, basis: Array) -> Array:
     return vector - basis.T @ (basis @ vector)
 
 
-def lanczos(matvec: Callable[[Array], Array], start: Array, iterations: int, key: Array, mask: Array | None = None):
+def lanczos(
+    matvec: Callable[[Array], Array], start: Array, iterations: int, key: Array, mask: Array | None = None
+) -> Eigenpairs:
     """Eigenpairs at both ends of the symmetric operator `matvec`, by Lanczos with full reorthogonalisation.
 
     A Q = Q T + β q_{m+1} e_mᵀ, T tridiagonal; eigenvalues of T approximate the extreme ones of A from the inside,
@@ -44,12 +46,12 @@ def lanczos(matvec: Callable[[Array], Array], start: Array, iterations: int, key
     def unit(vector: Array) -> Array:
         return vector / jnp.maximum(jnp.linalg.norm(vector), jnp.finfo(start.dtype).tiny)
 
-    def body(i: Array, carry):
+    def body(i: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         basis, alphas, betas = carry
         q = basis[i]
         product = mask * matvec(mask * q)
         # A zero q means that every direction of the block is used up. Its place on the diagonal is filled from inside
-        # the spectrum, a hair low so that it cannot tie with the top.
+        # the spectrum, slightly lower so that it cannot equal the largest.
         alpha = jnp.where(jnp.any(q != 0), q @ product, alphas[0] - tiny * jnp.abs(alphas[0]))
         rest = _orthogonalise(product, basis[:-1])
         beta = jnp.linalg.norm(rest)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from pqn.theory.stability import Transitions
+from pqn.theory.jacobian import Transitions
 
 
 class Chain(NamedTuple):

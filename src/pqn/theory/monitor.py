@@ -1,4 +1,4 @@
-"""The stability meter pointed at a PQN run: the network as it is, on the data it would learn from next."""
+"""The stability meter for a PQN run: the network as it is, on the data it would learn from next."""
 
 from __future__ import annotations
 
@@ -19,15 +19,10 @@ from pqn.programs.compiled import CompiledProgram
 from pqn.programs.make import make_program
 from pqn.runs import checkpoint
 from pqn.runs.opened import open_run
-from pqn.theory.stability import (
-    Regulariser,
-    Setting,
-    StabilityReport,
-    Transitions,
-    final_layer_mask,
-    make_meter,
-    stability,
-)
+from pqn.theory.jacobian import Transitions
+from pqn.theory.regulariser import Regulariser, final_layer_mask
+from pqn.theory.stability import make_meter, stability
+from pqn.theory.stability_report import Setting, StabilityReport
 from pqn.types import Array, PyTree
 
 
@@ -45,7 +40,7 @@ class Monitor:
 
     def __init__(self, program: Program, transitions: int = 1024, iterations: int = 40):
         if not isinstance(program, CompiledProgram):
-            raise ConfigError("stability is measured on environments written in JAX; this one lives outside of it")
+            raise ConfigError("stability is measured on environments written in JAX; this one is a simulator")
         if program.env.spec.num_agents > 1:
             raise ConfigError("stability is defined for one agent; this environment has several")
         if transitions < 1 or iterations < 2:
@@ -83,19 +78,23 @@ class Monitor:
     def q_values(self, params: PyTree, given: tuple[PyTree, PyTree, PyTree]) -> Array:
         """Q [T + 1, B, A] from (batch statistics, carry, inputs), recurrent or not."""
         stats, carry, inputs = given
-        out: Any = self.network.apply({"params": params, "batch_stats": stats}, carry, inputs)
+        out: PyTree = self.network.apply({"params": params, "batch_stats": stats}, carry, inputs)
         return out[1][:, :, 0]
 
     def next_batch(self, state: RunState) -> Transitions:
         """The next rollout of a run's state, of its first environments, as time-major transitions."""
         program, envs = self.program, self.envs
         _, key, _ = jax.random.split(state.key, 3)
-        after, data, _ = rollout.collect(
-            program.env, program.algorithm, state.learner, state.stream, key, program.hyper
-        )
-        extend = lambda x, last: jnp.concatenate([x, last[None]])[:, :envs]  # noqa: E731
+        given = (program.env, program.algorithm, state.learner, state.stream, key, program.hyper)
+        after, data, _ = rollout.collect(*given)
+
+        def extend(x: Array, last: Array) -> Array:
+            return jnp.concatenate([x, last[None]])[:, :envs]
+
+        def flat(x: Array) -> Array:
+            return x[:, :envs].reshape(-1)
+
         inputs, avail = jax.tree.map(extend, (data.inputs, data.avail), (after.inputs, after.avail))
-        flat = lambda x: x[:, :envs].reshape(-1)  # noqa: E731
         return Transitions(
             obs=(state.learner.stats, jax.tree.map(lambda x: x[:envs], state.stream.carry), inputs),
             action=flat(data.action[..., 0]),

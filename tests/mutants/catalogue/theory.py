@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..mutation import mutation
 
-STABILITY = "theory/stability.py"
+JACOBIAN = "theory/jacobian.py"
 BAIRD = "experiments/test_baird_oracle.py::test_parameters_norms_and_errors_after_every_update"
 DEEPSEA = "experiments/test_deepsea_oracle.py::test_parameters_statistics_and_buffer_after_episodes_of_learning"
 EXPLICIT = "theory/test_stability.py::test_terms_and_eigenvalues_equal_the_explicit_jacobian"
@@ -36,7 +36,7 @@ MUTATIONS = [
     ),
     mutation(
         "stability-off-policy-term-doubled",
-        STABILITY,
+        JACOBIAN,
         "0.5 * weight * discount * gv))[0]",
         "weight * discount * gv))[0]",
         "The off-policy part of the criterion is not symmetrised.",
@@ -44,7 +44,7 @@ MUTATIONS = [
     ),
     mutation(
         "stability-nonlinear-without-errors",
-        STABILITY,
+        JACOBIAN,
         "error @ flat_values(phi)[0]",
         "weight @ flat_values(phi)[0]",
         "The nonlinear part ignores the TD errors.",
@@ -52,7 +52,7 @@ MUTATIONS = [
     ),
     mutation(
         "stability-illegal-actions-bootstrapped",
-        STABILITY,
+        JACOBIAN,
         "jnp.where(batch.next_avail, q_next, -jnp.inf)",
         "jnp.where(batch.next_avail, q_next, q_next)",
         "The criterion bootstraps from illegal actions.",
@@ -60,7 +60,7 @@ MUTATIONS = [
     ),
     mutation(
         "stability-regulariser-of-the-theory",
-        STABILITY,
+        "theory/regulariser.py",
         "final=eta * (gamma * lipschitz / 2) ** 2",
         "final=eta * (gamma * lipschitz) ** 2",
         "The ℓ2 coefficient is four times that of the theorem.",
@@ -68,7 +68,7 @@ MUTATIONS = [
     ),
     mutation(
         "stability-weights-ignored",
-        STABILITY,
+        JACOBIAN,
         "weight = jnp.full_like(q, 1 / q.shape[0]) if batch.weight is None else batch.weight / batch.weight.sum()",
         "weight = jnp.full_like(q, 1 / q.shape[0])",
         "Transitions count equally, whatever their probability.",
@@ -156,7 +156,7 @@ MUTATIONS = [
     ),
     mutation(
         "deepsea-gradient-through-the-target",
-        "experiments/deepsea.py",
+        "experiments/deepsea_agent.py",
         "jax.lax.stop_gradient((q_next + agent.prior[batch.next_state]).max(-1))",
         "(q_next + agent.prior[batch.next_state]).max(-1)",
         "Bootstrapped DQN learns by the full gradient.",
@@ -164,7 +164,7 @@ MUTATIONS = [
     ),
     mutation(
         "deepsea-masks-ignored",
-        "experiments/deepsea.py",
+        "experiments/deepsea_agent.py",
         "jnp.mean(batch.mask * jnp.square(target - taken), axis=0)",
         "jnp.mean(jnp.square(target - taken), axis=0)",
         "All members learn from all transitions.",
@@ -172,7 +172,7 @@ MUTATIONS = [
     ),
     mutation(
         "deepsea-prior-forgotten",
-        "experiments/deepsea.py",
+        "experiments/deepsea_agent.py",
         "taken = (q + agent.prior[batch.state])",
         "taken = (q + 0.0 * agent.prior[batch.state])",
         "Members learn to cancel a prior that their targets have.",
@@ -180,7 +180,7 @@ MUTATIONS = [
     ),
     mutation(
         "deepsea-right-is-dear",
-        "experiments/deepsea.py",
+        "experiments/deepsea_agent.py",
         "config.move_cost / config.depth",
         "config.move_cost",
         "Going right costs as much as the whole way should.",
