@@ -50,7 +50,7 @@ def main() -> None:
 
 
 def report(scores: dict[str, np.ndarray]) -> None:
-    """Final greedy returns: interquartile mean over seeds, 95 % bootstrap interval, difference from the first variant."""
+    """Final greedy returns: IQM over seeds, 95 % bootstrap interval, difference from the first variant."""
     first = next(iter(scores.values()))
     print(f"{'':<18}{'IQM':>8}{'95 % interval':>18}{'minus the first, 95 %':>26}")
     for name, values in scores.items():

@@ -66,6 +66,16 @@ def test_links_lead_somewhere(page):
             assert anchor in anchors(path), f"{target}#{anchor}"
 
 
+@each_page
+def test_links_to_code_name_what_is_there(page):
+    """In [`name`](file.py) the name, or the last part of it, is defined in the file."""
+    for label, target in re.findall(r"\[`([\w.]+)`\]\(([^)#:]+\.py)\)", page.read_text()):
+        name = label.rpartition(".")[2]
+        defined = rf"^\s*(?:def|class) {name}\b|^\s*{name}\b.*="
+        code = (page.parent / target).read_text()
+        assert label.endswith(".py") or re.search(defined, code, re.MULTILINE), f"{label} in {target}"
+
+
 def anchors(page: Path) -> set[str]:
     """The names that GitHub gives to the headings of a page."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
