@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 import subprocess
@@ -133,7 +134,7 @@ def test_pinned_versions_are_allowed_ones():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = (ROOT / "requirements" / "pinned.txt").read_text().splitlines()
     pinned = dict(line.lower().replace("_", "-").split("==") for line in lines if not line.startswith("#"))
-    tested = [*project["dependencies"], *sum(project["optional-dependencies"].values(), [])]
+    tested = itertools.chain(project["dependencies"], *project["optional-dependencies"].values())
     for wanted in map(Requirement, tested):
         if wanted.name.lower() in ("pqn-jax", "wandb"):  # itself; not part of what the suite runs with
             continue

@@ -12,6 +12,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 BUDGET = {"sweep.py": ["--seeds", "2"]}  # beyond `--steps`
 LAST = {  # what the last lines name
     "custom_environment.py": "run:",
+    "custom_network.py": "pqn plot",
     "simulator.py": "run:",
     "sweep.py": "pqn plot",
 }
