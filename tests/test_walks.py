@@ -37,7 +37,7 @@ def follow(title: str, root: Path) -> list[str]:
             assert not (root / path).exists(), path
             (root / path).write_text(content)
             continue
-        before, after = ("".join(f"{line[1:]}\n" for line in content.splitlines() if line[0] == sign) for sign in "-+")
+        before, after = ("\n".join(line[1:] for line in content.splitlines() if line[0] == sign) for sign in "-+")
         source = (root / path).read_text()
         assert source.count(before) == 1, f"{path} has {source.count(before)} times: {before}"
         (root / path).write_text(source.replace(before, after))
