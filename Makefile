@@ -1,10 +1,20 @@
 # `make train` and `make test` need nothing but Python ≥ 3.11 and make: they create .venv and install into it.
 PYTHON ?= python3
-VENV := .venv
-BIN := $(VENV)/bin
-INSTALLED := $(VENV)/.installed
+VENV ?= .venv
+BIN = $(VENV)/bin
+INSTALLED = $(VENV)/.installed
+# The versions that the suite last passed with. `CONSTRAINTS=` installs the newest that pyproject.toml allows instead.
+CONSTRAINTS ?= requirements/pinned.txt
 
-.PHONY: train test test-slow mutants lint bench clean
+# A part of the suite for other versions of Python and of the libraries: equations, options, training and resuming, the
+# command line, and a few cases of the numpy oracle.
+QUICK = tests/test_returns.py tests/test_exploration.py tests/test_config.py tests/test_training.py tests/cli \
+	tests/oracle -k "not oracle or vdn-none or vdn-lstm-layer-short"
+PYTHONS = python3.13 $(HOME)/.pyenv/versions/3.13.*/bin/python3 \
+	python3.12 $(HOME)/.pyenv/versions/3.12.*/bin/python3 $(PYTHON)
+NEWEST = $(shell for python in $(PYTHONS); do $$python -c '' 2> /dev/null && echo $$python && break; done)
+
+.PHONY: train test test-slow test-quick test-python test-newest newer-python mutants lint bench pin clean
 
 train: $(INSTALLED)  ## train CartPole and show its curve
 	$(BIN)/pqn train cartpole
@@ -14,6 +24,18 @@ test: $(INSTALLED)  ## the test suite
 
 test-slow: $(INSTALLED)  ## the learning tests that take minutes
 	$(BIN)/python -m pytest -n 2 -m slow
+
+test-quick: $(INSTALLED)  ## a part of the suite, in a few minutes
+	$(BIN)/python -m pytest -n 2 -m "not slow" $(QUICK)
+
+test-python:  ## that part with another Python, in a virtual environment of its own: make test-python PYTHON=python3.12
+	$(MAKE) test-quick PYTHON=$(PYTHON) VENV=.venv-$(notdir $(PYTHON))
+
+test-newest:  ## that part with the newest Python found here and the newest versions allowed
+	$(MAKE) test-quick PYTHON=$(NEWEST) VENV=.venv-newest CONSTRAINTS=
+
+newer-python:  ## succeeds where there is a newer Python than PYTHON
+	@$(NEWEST) -c 'import sys; sys.exit(sys.version_info[:2] <= ($(shell $(PYTHON) -c 'import sys; print(*sys.version_info[:2], sep=",")')))'
 
 mutants: $(INSTALLED)  ## deliberate mistakes in a copy of the code, each of which a test must notice; most of an hour
 	$(BIN)/python -m tests.mutants --jobs 2
@@ -26,11 +48,15 @@ lint: $(INSTALLED)  ## style and types
 bench: $(INSTALLED)  ## speed on this machine
 	$(BIN)/python -m bench
 
-clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache
+pin: $(INSTALLED)  ## write down the installed versions as those that the suite passed with
+	{ grep '^#' requirements/pinned.txt; $(BIN)/python -m pip freeze --exclude-editable; } > requirements/pinned.new
+	mv requirements/pinned.new requirements/pinned.txt
 
-$(INSTALLED): pyproject.toml
+clean:
+	rm -rf .venv .venv-* .pytest_cache .ruff_cache
+
+$(INSTALLED): pyproject.toml requirements/pinned.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pqn needs Python 3.11 or newer; set PYTHON=…")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS:%=--constraint %) -e '.[dev]'
 	@touch $@

@@ -2,63 +2,150 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
-from pqn.cli.main import commands
+import pqn
+from pqn import training
+from pqn.cli.main import commands, main
+from pqn.config import Config
+from pqn.fields import hints, is_group
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
-    ROOT / "README.md",
-    ROOT / "CONTRIBUTING.md",
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
     ROOT / "results" / "README.md",
     *sorted((ROOT / "docs").glob("*.md")),
 ]
+each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
-def test_the_readmes_python_runs(tmp_path):
+def shown(page: Path) -> str:
+    """The text of a page, without the walks of CONTRIBUTING.md, which add things that are not here (see test_walks)."""
+    return page.read_text().split("\n# Four additions\n")[0]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", shown(page), re.DOTALL | re.MULTILINE)
+
+
+def trainings() -> list[str]:
+    """The lines `pqn train …` of all pages, without their comments."""
+    lines = [line for page in PAGES for block in blocks(page, "sh") for line in block.splitlines()]
+    return sorted({line.split(" #")[0].strip() for line in lines if line.startswith("pqn train ")})
+
+
+@pytest.mark.parametrize(("page", "run"), [("README.md", "readme"), ("docs/python.md", "counter")])
+def test_the_python_of_a_page_runs(page, run, tmp_path):
     """All blocks in order, in a fresh directory; one that starts with a file name is that file."""
     script = []
-    for block in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL):
+    for block in blocks(ROOT / page, "python"):
         named = re.match(r"# (\w+\.py)\n", block)
         if named:
             (tmp_path / named.group(1)).write_text(block)
         else:
             script.append(block)
-    (tmp_path / "readme.py").write_text("\n".join(script))
+    (tmp_path / "page.py").write_text("\n".join(script))
     done = subprocess.run(
-        [sys.executable, "readme.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=280
+        [sys.executable, "page.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=280
     )
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "runs" / "corridor" / "summary.json").exists()
+    assert (tmp_path / "runs" / run / "summary.json").exists()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+@each_page
 def test_links_lead_somewhere(page):
-    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
-        if "://" not in target:
-            assert (page.parent / target).exists(), target
+    for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]+))?\)", page.read_text()):
+        if "://" in target:
+            continue
+        path = page.parent / target if target else page
+        assert path.exists(), target
+        if anchor:
+            assert anchor in anchors(path), f"{target}#{anchor}"
+
+
+@each_page
+def test_links_to_code_name_what_is_there(page):
+    """In [`name`](file.py) the name, or the last part of it, is defined in the file."""
+    for label, target in re.findall(r"\[`([\w.]+)`\]\(([^)#:]+\.py)\)", page.read_text()):
+        name = label.rpartition(".")[2]
+        defined = rf"^\s*(?:def|class) {name}\b|^\s*{name}\b.*="
+        code = (page.parent / target).read_text()
+        assert label.endswith(".py") or re.search(defined, code, re.MULTILINE), f"{label} in {target}"
+
+
+def anchors(page: Path) -> set[str]:
+    """The names that GitHub gives to the headings of a page."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 def test_the_map_of_the_code_is_true():
     """Every module has its place in the README's map."""
     text = (ROOT / "README.md").read_text()
-    map_ = text[text.index("src/pqn/\n") : text.index("```", text.index("src/pqn/\n"))]
+    begin = text.index("\nsrc/pqn/")
+    map_ = text[begin : text.index("```", begin)]
     for path in (ROOT / "src" / "pqn").iterdir():
         if not path.name[0].isalpha() or path.name == "py.typed":
             continue
         name = f"{path.name}/" if path.is_dir() else path.name
-        assert name in map_, f"{name} is not in the README's map"
+        assert re.search(rf"(?<![\w/]){re.escape(name)}", map_), f"{name} is not in the README's map"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) < 200
+
+
+@each_page
 def test_commands_exist(page):
     """`pqn WORD` in code names a command, or one whose file the page itself shows."""
-    text = page.read_text()
-    known = {*commands(), *re.findall(r'^"""`pqn ([a-z]+)', text, re.MULTILINE)}
-    for command in re.findall(r"(?:^|`)pqn ([a-z]+)", text, re.MULTILINE):
+    known = {*commands(), *re.findall(r'^"""`pqn ([a-z]+)', page.read_text(), re.MULTILINE)}
+    for command in re.findall(r"(?:^|`)pqn ([a-z]+)", shown(page), re.MULTILINE):
         assert command in known, command
+
+
+@each_page
+def test_options_exist(page):
+    """`--group.option` in text or code names an option."""
+    groups = {name: hints(hint) for name, hint in hints(Config).items() if is_group(hint)}
+    for group, option in re.findall(r"--([a-z]+)\.([a-z0-9-]+)", page.read_text()):
+        assert option.replace("-", "_") in groups[group], f"--{group}.{option}"
+
+
+@pytest.mark.parametrize("line", trainings())
+def test_a_training_would_start(line, monkeypatch):
+    """Preset, options and values of a documented `pqn train` are accepted, and fit together."""
+    seen = []
+
+    def train(config, **_):
+        seen.append(config.validate())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(training, "train", train)
+    main(shlex.split(line)[1:])
+    assert seen
+
+
+def test_pinned_versions_are_allowed_ones():
+    """Each dependency has a pinned version, within the bounds of pyproject.toml."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = (ROOT / "requirements" / "pinned.txt").read_text().splitlines()
+    pinned = dict(line.lower().replace("_", "-").split("==") for line in lines if not line.startswith("#"))
+    tested = itertools.chain(project["dependencies"], *project["optional-dependencies"].values())
+    for wanted in map(Requirement, tested):
+        if wanted.name.lower() in ("pqn-jax", "wandb"):  # itself; not part of what the suite runs with
+            continue
+        assert pinned[wanted.name.lower()] in wanted.specifier, wanted
+
+
+def test_the_citation_names_this_version():
+    assert f"\nversion: {pqn.__version__}\n" in (ROOT / "CITATION.cff").read_text()
