@@ -1,4 +1,7 @@
-"""Follows the walks of CONTRIBUTING.md: the code of the page, applied to a copy of the package, must work."""
+"""Follows the walks of CONTRIBUTING.md: the code of the page, applied to a copy of the package, must work.
+
+tests/cli/test_walk.py follows the one for a command.
+"""
 
 from __future__ import annotations
 
@@ -83,9 +86,3 @@ def test_a_torso_or_a_family(title, tmp_path):
     (command,) = follow(title, tmp_path)
     run(f"{command} {TINY}", tmp_path)
     assert trained(tmp_path)["loss"]
-
-
-def test_a_command(tmp_path, finished_run):
-    (command,) = follow("A command", tmp_path)
-    assert "rank" in run("pqn --help", tmp_path)
-    assert str(finished_run.run) in run(command.replace("runs/a runs/b", str(finished_run.run)), tmp_path)

@@ -13,7 +13,7 @@ from pqn.cli.main import commands, main
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-WALK = re.compile(r'```python\n("""`pqn (\w+) .*?)```', re.DOTALL)
+WALK = re.compile(r'```python\n(?:# \S+\n)?("""`pqn (\w+) .*?)```', re.DOTALL)
 
 
 @pytest.fixture
