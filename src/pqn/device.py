@@ -7,21 +7,25 @@ import math
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 import jax
 
 from pqn.errors import DeviceError, no_device, out_of_memory
 from pqn.loops import written_out
+from pqn.types import PyTree
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 # Unrolling loops once spares a copy of their state per iteration: a fifth of a small environment's step.
-_GPU = {"xla_gpu_enable_while_loop_double_buffering": True}
+_GPU: dict[str, bool | str] = {"xla_gpu_enable_while_loop_double_buffering": True}
 # Kernels that do not wait for each other run side by side: a tenth to a fifth of a small network's step.
-_SIDE_BY_SIDE = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
-LOOPS_UP_TO = 5000  # operations that a loop may become when it is written out, unless an environment says otherwise
+_SIDE_BY_SIDE: dict[str, bool | str] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+LOOPS_UP_TO = 5000  # unroll a loop only if the result has at most this many operations; environments may say less
 
 
-def compiler_options(env: Any = None) -> dict[str, Any] | None:
+def compiler_options(env: object = None) -> dict[str, bool | str] | None:
     """How to compile a program that steps `env`, if it steps any."""
     if jax.default_backend() != "gpu":
         return None
@@ -34,29 +38,32 @@ def unroll(steps: int, at_most: int = 4) -> int:
     return 1 if jax.default_backend() == "cpu" else min(steps, at_most)
 
 
-def write_out_loops(function: Callable[..., Any], at_most: int) -> Callable[..., Any]:
-    """`function` with its loops of fixed length written out, where that is faster: on an accelerator.
+def write_out_loops(function: Callable[P, R], at_most: int) -> Callable[P, R]:
+    """`function` with its loops of fixed length unrolled, where that is faster: on an accelerator.
 
     Environments loop over a few monsters or a few cards and do little for each. An accelerator then spends its time on
     counters, on copies of what the loop carries, and on kernels too small to fuse. Nothing else changes.
 
     Args:
       function: of arrays or trees of them.
-      at_most: operations that a loop may become.
+      at_most: a loop is unrolled only if the result has at most this many operations.
     """
     return function if jax.default_backend() == "cpu" else written_out(function, at_most)
 
 
-def over_seeds(function: Callable[..., Any], seeds: int) -> Callable[..., Any]:
+def over_seeds(function: Callable[P, R], seeds: int) -> Callable[P, R]:
     """`function` of one seed, for arguments with a leading axis of S seeds.
 
-    An accelerator takes all seeds as one batch, nearly for free. A CPU has no idle lanes to fill; it takes them one by
-    one, which is as fast as a batch and gives, bit for bit, what each seed alone would. And a batch of one is slower
-    than no batch.
+    An accelerator takes all seeds as one batch, nearly for free. A CPU takes them one by one: that is as fast as a
+    batch and gives, bit for bit, what each seed alone would. A batch of one seed is slower than no batch.
     """
-    if seeds == 1 or jax.default_backend() == "cpu":
-        return lambda *args: jax.lax.map(lambda one: function(*one), args)
-    return jax.vmap(function)
+
+    of_one: Callable[..., R] = function
+
+    def one_by_one(*args: P.args, **_: P.kwargs) -> R:
+        return jax.lax.map(lambda one: of_one(*one), args)
+
+    return one_by_one if seeds == 1 or jax.default_backend() == "cpu" else jax.vmap(function)
 
 
 def simulator_groups(concurrent: bool) -> int:
@@ -83,7 +90,7 @@ def enable_compilation_cache() -> None:
 
 
 def require_device() -> None:
-    """Starts JAX here, where every command passes: what it raises without a device names neither cause nor remedy."""
+    """Starts JAX. What JAX raises without a device names neither cause nor remedy; `DeviceError` does."""
     try:
         jax.devices()
     except Exception as error:
@@ -94,25 +101,25 @@ def require_device() -> None:
 def require_memory(needed: int) -> None:
     """Raises `DeviceError` for more bytes than this machine has.
 
-    An accelerator refuses by itself. A CPU's system promises memory that it does not have, and kills the process that
-    uses it: nothing would be said at all.
+    An accelerator refuses by itself. On a CPU the operating system promises memory that it does not have, and kills the
+    process that uses it without a message.
     """
     has = _machine_memory()
     if jax.default_backend() == "cpu" and needed > has:
         raise DeviceError(out_of_memory(f": it needs {needed / 2**30:.1f} GB, and this machine has {has / 2**30:.1f}"))
 
 
-def size(tree: Any) -> int:
+def size(tree: PyTree) -> int:
     """Bytes of a tree of arrays, or of their shapes."""
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
-def planned(programs: Iterable[Any]) -> int:
+def planned(programs: Iterable[jax.stages.Compiled]) -> int:
     """Bytes that the largest of some compiled programs holds at once."""
     return max((_bytes(program.memory_analysis()) for program in programs), default=0)
 
 
-def _bytes(plan: Any) -> int:
+def _bytes(plan: PyTree) -> int:
     """What a program holds at once; 0 where XLA does not say."""
     if plan is None:
         return 0
@@ -121,7 +128,7 @@ def _bytes(plan: Any) -> int:
 
 
 def _machine_memory() -> float:
-    """Bytes of memory and swap, or what a container may use of them; infinity where nobody knows."""
+    """Bytes of memory and swap, or what a container may use of them; infinity where the system does not say."""
     limits = [math.inf]
     with contextlib.suppress(OSError, ValueError, IndexError):
         lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text().splitlines())

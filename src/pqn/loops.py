@@ -1,18 +1,23 @@
-"""Writing out loops: a function is traced, and its short loops are unrolled in what was recorded."""
+"""Unrolling loops: a function is traced, and the short loops in its jaxpr are unrolled."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 import jax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, jaxpr_as_fun
 
+from pqn.types import PyTree
 
-def written_out(function: Callable[..., Any], at_most: int) -> Callable[..., Any]:
-    """`function` with its loops of fixed length written out, unless one would become more than `at_most` operations."""
+P = ParamSpec("P")
+R = TypeVar("R")
 
-    def rewritten(*args: Any) -> Any:
+
+def written_out(function: Callable[P, R], at_most: int) -> Callable[P, R]:
+    """`function` with each loop of fixed length unrolled that has at most `at_most` operations afterwards."""
+
+    def rewritten(*args: P.args, **_: P.kwargs) -> R:
         closed, shapes = jax.make_jaxpr(function, return_shape=True)(*args)
         out = jaxpr_as_fun(_write_out(closed, at_most))(*jax.tree.leaves(args))
         return jax.tree.unflatten(jax.tree.structure(shapes), out)
@@ -21,7 +26,7 @@ def written_out(function: Callable[..., Any], at_most: int) -> Callable[..., Any
 
 
 def _write_out(closed: ClosedJaxpr, at_most: int) -> ClosedJaxpr:
-    def inside(value: Any) -> Any:
+    def inside(value: PyTree) -> PyTree:
         if isinstance(value, tuple):  # the branches of a condition
             return tuple(map(inside, value))
         return _write_out(value, at_most) if isinstance(value, ClosedJaxpr) else value
@@ -40,8 +45,12 @@ def _write_out(closed: ClosedJaxpr, at_most: int) -> ClosedJaxpr:
 def _operations(jaxpr: Jaxpr) -> int:
     """How many there are, those of inner functions and loop bodies included."""
 
-    def inner(eqn: JaxprEqn) -> list[Any]:
-        is_code = lambda value: isinstance(value, Jaxpr | ClosedJaxpr)  # noqa: E731
-        return [value for value in jax.tree.leaves(eqn.params, is_leaf=is_code) if is_code(value)]
+    def is_code(value: object) -> bool:
+        return isinstance(value, Jaxpr | ClosedJaxpr)
 
-    return sum(1 + sum(_operations(getattr(code, "jaxpr", code)) for code in inner(eqn)) for eqn in jaxpr.eqns)
+    def inner(eqn: JaxprEqn) -> list[Jaxpr]:
+        return [
+            getattr(value, "jaxpr", value) for value in jax.tree.leaves(eqn.params, is_leaf=is_code) if is_code(value)
+        ]
+
+    return sum(1 + sum(_operations(code) for code in inner(eqn)) for eqn in jaxpr.eqns)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import TypedDict, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from pqn.algorithms.base import Actor
 from pqn.config import Seed, Share
@@ -19,9 +20,10 @@ from pqn.envs.contract import HostEnv
 from pqn.errors import ObservationError, RunError
 from pqn.exploration import epsilon_greedy
 from pqn.fields import brief, checked
-from pqn.programs.evaluation import evaluate, mean, means, step_limit
+from pqn.programs.base import HostFactory
+from pqn.programs.evaluation import Evaluation, evaluate, mean, means, step_limit
 from pqn.programs.simulators.greedy import Player
-from pqn.runs.opened import open_run
+from pqn.runs.opened import Trained, open_run
 from pqn.types import Array, EnvSpec, Policy, PyTree
 
 
@@ -47,21 +49,21 @@ class Agent:
         """Forgets the memory of a recurrent network, as at the start of an episode."""
         self._carry, self._batch = None, None
 
-    def q_values(self, obs: Any, *, first: Any = None, reward: Any = 0.0) -> np.ndarray:
+    def q_values(self, obs: ArrayLike, *, first: ArrayLike | None = None, reward: ArrayLike = 0.0) -> np.ndarray:
         """Q-values of one observation, [A], or of a batch, [B, A] (with several agents [M, A] and [B, M, A])."""
-        obs, single = self._batched(obs)
-        return np.asarray(self._unbatch(self._step(obs, first, reward), single))
+        batch, single = self._batched(obs)
+        return np.asarray(self._unbatch(self._step(batch, first, reward), single))
 
     def act(
         self,
-        obs: Any,
+        obs: ArrayLike,
         *,
-        avail: Any = None,
-        first: Any = None,
-        reward: Any = 0.0,
+        avail: ArrayLike | None = None,
+        first: ArrayLike | None = None,
+        reward: ArrayLike = 0.0,
         epsilon: float = 0.0,
         seed: int | None = None,
-    ) -> Any:
+    ) -> int | np.ndarray:
         """The greedy action of one observation (an int) or of a batch ([B] int32).
 
         Args:
@@ -73,30 +75,30 @@ class Agent:
           seed: of those random actions; by default a fresh draw each call.
         """
         epsilon = checked("epsilon", Share, epsilon)
-        obs, single = self._batched(obs)
-        mask = None if avail is None else _shaped("avail", avail, bool, (*obs.shape[:2], self.spec.num_actions))
+        batch, single = self._batched(obs)
+        mask = None if avail is None else _shaped("avail", avail, bool, (*batch.shape[:2], self.spec.num_actions))
         if mask is not None and not np.asarray(mask).any(axis=-1).all():
             raise ObservationError("avail leaves no legal action; each observation must have one at least")
-        q = self._step(obs, first, reward)
+        q = self._step(batch, first, reward)
         self._calls += 1
         key = jax.random.key(self._calls if seed is None else checked("seed", Seed, seed))
         self._last_action = epsilon_greedy(jax.random.uniform(key, q.shape[:2]), q, mask, epsilon)
         action = np.asarray(self._unbatch(self._last_action, single))
         return int(action) if action.ndim == 0 else action
 
-    def _batched(self, obs: Any) -> tuple[Array, bool]:
+    def _batched(self, obs: ArrayLike) -> tuple[Array, bool]:
         """obs as [B, M, *obs_shape], and whether it came without a batch axis."""
         agents = (self.spec.num_agents,) if self.spec.num_agents > 1 else ()
         one = (*agents, *self.spec.obs_shape)
-        obs = _finite(self.spec, obs)
-        if (obs.shape != one and obs.shape[1:] != one) or not obs.size:
+        array = _finite(self.spec, obs)
+        if (array.shape != one and array.shape[1:] != one) or not array.size:
             raise ObservationError(
-                f"an observation of {self.spec.name} has shape {one}, or [B, ...] in a batch, not {obs.shape}"
+                f"an observation of {self.spec.name} has shape {one}, or [B, ...] in a batch, not {array.shape}"
             )
-        single = obs.shape == one
-        return jnp.asarray(obs, self.spec.obs_dtype).reshape(-1, self.spec.num_agents, *self.spec.obs_shape), single
+        single = array.shape == one
+        return jnp.asarray(array, self.spec.obs_dtype).reshape(-1, self.spec.num_agents, *self.spec.obs_shape), single
 
-    def _step(self, obs: Array, first: Any, reward: Any) -> Array:
+    def _step(self, obs: Array, first: ArrayLike | None, reward: ArrayLike) -> Array:
         batch, agents = obs.shape[:2]
         last_reward = _shaped("reward", reward, np.float32, (batch,))
         fresh = self._batch != batch
@@ -113,7 +115,7 @@ class Agent:
         return x[0] if single else x
 
 
-def _finite(spec: EnvSpec, obs: Any) -> Any:
+def _finite(spec: EnvSpec, obs: ArrayLike) -> Array | np.ndarray:
     """obs as an array of finite numbers that the environment's own type can hold."""
     wanted, array = np.dtype(spec.obs_dtype), _numbers(obs)
     fits = array is not None and (array.dtype.kind != "f" or bool(np.isfinite(array).all()))
@@ -126,7 +128,7 @@ def _finite(spec: EnvSpec, obs: Any) -> Any:
     return obs if isinstance(obs, jax.Array) else array
 
 
-def _numbers(values: Any) -> np.ndarray | None:
+def _numbers(values: ArrayLike) -> np.ndarray | None:
     """An array of real numbers; None for texts, lists of different lengths and the like."""
     try:
         array = np.asarray(values)
@@ -137,7 +139,7 @@ def _numbers(values: Any) -> np.ndarray | None:
         return None
 
 
-def _shaped(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Array:
+def _shaped(name: str, value: ArrayLike, dtype: type, shape: tuple[int, ...]) -> Array:
     """One entry for each observation, or one for all of them."""
     try:
         array = _numbers(value)
@@ -149,7 +151,7 @@ def _shaped(name: str, value: Any, dtype: Any, shape: tuple[int, ...]) -> Array:
         raise ObservationError(f"{name} is {brief(value)}; it must be finite and of the shape {shape}") from None
 
 
-def load(run: str | os.PathLike[str], seed: int | None = None, *, env: Any = None) -> Agent:
+def load(run: str | os.PathLike[str], seed: int | None = None, *, env: object = None) -> Agent:
     """Loads the agent of a run's newest intact checkpoint; a Python warning says so where that is not the newest.
 
     Args:
@@ -194,15 +196,36 @@ def histogram(returns: np.ndarray, most: int = 32) -> dict[str, int] | None:
     return {f"{value:.0f}": int(count) for value, count in zip(values, counts, strict=True)}
 
 
+class RunReport(TypedDict):
+    """What `evaluate_run` found out.
+
+    An episode that did not end within `max_steps` has NaN for a return, and is in no other number but `unfinished`.
+    """
+
+    env: str
+    step: int
+    seeds: list[int]
+    episodes: int
+    returns: np.ndarray  # [S, episodes]
+    return_mean: np.ndarray  # [S] NaN where no episode ended
+    return_std: np.ndarray  # [S]
+    mean: float | None  # over seeds; None where no episode ended
+    quartiles: np.ndarray | None  # with the lowest and the highest
+    histogram: dict[str, int] | None
+    unfinished: int
+    max_steps: int
+    info: dict[str, float | None]  # means of the environment's own numbers
+
+
 def evaluate_run(
     run: str | os.PathLike[str],
     episodes: int,
     epsilon: float = 0.0,
     seed: int = 0,
     *,
-    env: Any = None,
+    env: object = None,
     warn: Callable[[str], None] | None = None,
-) -> dict[str, Any]:
+) -> RunReport:
     """Plays all agents of a run's newest intact checkpoint.
 
     Args:
@@ -214,39 +237,37 @@ def evaluate_run(
         of your own, or any other that the network fits; see `pqn.train`.
       warn: told what the user should know, in a sentence; by default a Python warning.
 
-    Returns:
-      A report: env, step, seeds, episodes, returns [S][episodes], return_mean and return_std [S], mean, quartiles
-      (lowest and highest included), histogram, unfinished, max_steps and the means of the environment's own infos.
-      Episodes that did not end within max_steps have NaN for a return and are in no other number but `unfinished`;
-      where none ended, quartiles and means are None or NaN.
-
     Raises:
       PqnError: with a sentence for the user: not a run, no intact checkpoint, or not an environment for its agents.
       EnvFailed: the environment failed, or gave a reward that is no number.
     """
     enable_compilation_cache()
     opened = open_run(run, warn)
-    make_env: Any = opened.source(env, "eval")
-    trained = opened.newest()
-    config, step, (actor, policies) = trained.config, trained.step, trained.actor()
-    env = make_env(episodes)
-    opened.compare(trained, make_env, env.spec, exact=False)
-    if not is_ours(env):
-        check_quickly(env)
-    limit = step_limit(config, env.spec)
+    source, trained = opened.source(env, "eval"), opened.newest()
+    config, (actor, policies) = trained.config, trained.actor()
+    made = source(episodes)
+    opened.compare(trained, source, made.spec, exact=False)
+    if not is_ours(made):
+        check_quickly(made)
+    limit = step_limit(config, made.spec)
     keys = jax.random.split(jax.random.key(seed), config.seeds)
-    if isinstance(env, HostEnv):
-        env.close()
-        result: Any = Player(actor, config.seeds, epsilon).play(make_env, policies, keys, episodes, limit)
+    if isinstance(made, HostEnv):
+        made.close()
+        player = Player(actor, config.seeds, epsilon)
+        result = player.play(cast(HostFactory, source), policies, keys, episodes, limit)
     else:
-        play = jax.jit(jax.vmap(lambda policy, key: evaluate(env, actor, policy, key, epsilon, limit)))
+        play = jax.jit(jax.vmap(lambda policy, key: evaluate(made, actor, policy, key, epsilon, limit)))
         result = jax.device_get(play(policies, keys))
-    returns = result.check(config.env.name, config.seed).ret
+    return _report(result.check(config.env.name, config.seed), source.name, trained, episodes, limit)
+
+
+def _report(result: Evaluation, env: str, trained: Trained, episodes: int, limit: int) -> RunReport:
+    returns, first = np.asarray(result.ret), trained.config.seed
     known = returns[~np.isnan(returns)]
     return {
-        "env": make_env.name,
-        "step": step,
-        "seeds": list(range(config.seed, config.seed + config.seeds)),
+        "env": env,
+        "step": trained.step,
+        "seeds": list(range(first, first + trained.config.seeds)),
         "episodes": episodes,
         "returns": returns,
         "return_mean": means(returns),

@@ -12,6 +12,7 @@ import os
 import signal
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs.source import given
 from pqn.errors import CheckpointError, EnvFailed, Interrupted, RunError, explained
+from pqn.play import Agent, load
 from pqn.programs import evaluation, health
 from pqn.programs.base import Program, RunState
 from pqn.programs.make import make_program
@@ -46,16 +48,14 @@ class Result:
     run: Path
     summary: dict[str, Any]
 
-    def agent(self, seed: int | None = None) -> Any:
+    def agent(self, seed: int | None = None) -> Agent:
         """The trained agent; see `pqn.load`."""
-        from pqn.play import load
-
         return load(self.run, seed)
 
 
 @explained()
 def train(
-    config: Config, *, env: Any = None, out: str | os.PathLike[str] | None = None, progress: Progress | None = None
+    config: Config, *, env: object = None, out: str | os.PathLike[str] | None = None, progress: Progress | None = None
 ) -> Result:
     """Trains `config` in a new run directory.
 
@@ -92,7 +92,7 @@ def train(
 
 
 @explained()
-def resume(run: str | os.PathLike[str], *, env: Any = None, progress: Progress | None = None) -> Result:
+def resume(run: str | os.PathLike[str], *, env: object = None, progress: Progress | None = None) -> Result:
     """Continues a run from its newest intact checkpoint, to exactly the state an uninterrupted run would reach.
 
     Args:
@@ -136,7 +136,7 @@ class _About(NamedTuple):
     run: str | None  # None: the run is older than this
     env: EnvIdentity
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return {"run": self.run, "env": self.env.to_dict()}
 
 
@@ -355,7 +355,7 @@ class _Loop:
         self.run.write_json(runs.SUMMARY, summary)
         return Result(self.run.path, runs.read_summary(self.run))
 
-    def unfinished(self) -> dict[str, Any] | None:
+    def unfinished(self) -> Mapping[str, object] | None:
         """How many episodes of the last evaluation did not end, and are in none of its means."""
         if self.last_eval is None:
             return None
@@ -379,7 +379,7 @@ class _Loop:
         """ε and learning rate now, as the compiled program has them."""
         return schedules(self.config, self.update)
 
-    def progress_fields(self) -> dict[str, Any]:
+    def progress_fields(self) -> dict[str, object]:
         """What the progress line shows."""
         means = self.pending.shown | self.pending.means(self.config)
         rate = means.get("rate")

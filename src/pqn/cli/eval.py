@@ -42,7 +42,7 @@ def run(argv: list[str]) -> int:
         said = say_unfinished(unfinished, result["episodes"], result["max_steps"]) if unfinished else ""
         number = "" if math.isnan(mean) else f"return {mean:10.2f} ± {std:.2f}"
         print(f"  seed {seed:<4} " + "; ".join(part for part in (number, said) if part))
-    if result["mean"] is None:
+    if result["mean"] is None or result["quartiles"] is None:
         return 0
     if len(result["seeds"]) > 1:
         print(f"  mean      return {result['mean']:10.2f}")

@@ -44,8 +44,8 @@ class Autoreset:
         self.spec = env.spec
         self.num_envs = num_envs
         self.loops_up_to = getattr(env, "loops_up_to", LOOPS_UP_TO)
-        reset, step = (write_out_loops(function, self.loops_up_to) for function in (env.reset, env.step))
-        self._reset_all, self._step_all = jax.vmap(reset), jax.vmap(step)
+        self._reset_all = jax.vmap(write_out_loops(env.reset, self.loops_up_to))
+        self._step_all = jax.vmap(write_out_loops(env.step, self.loops_up_to))
         self._avail_all = _vmapped(env, "avail") if env.spec.masked else None
         self._world_all = _vmapped(env, "world_state") if env.spec.world_size else None
 

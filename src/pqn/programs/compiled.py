@@ -1,7 +1,7 @@
 """The compiled functions of a run: `init`, `chunk` (any number of updates) and `evaluate`, for S seeds at once.
 
 The number of updates in a chunk is an argument, not a constant: one compilation serves every chunk, and because it is
-the same executable, where a run is cut (by logging, by a checkpoint, by Ctrl-C) can never change its numbers.
+the same executable, it does not matter to the numbers where a run is interrupted by logging, a checkpoint or Ctrl-C.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -24,7 +24,10 @@ from pqn.errors import ConfigError
 from pqn.programs import evaluation, rollout
 from pqn.programs.base import JaxFactory, RunState, Totals, restored_learner, saved_learner
 from pqn.programs.totals import HEALTH, NEVER, blank, combine, report
-from pqn.types import Array
+from pqn.types import Array, PyTree
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class CompiledProgram:
@@ -67,7 +70,7 @@ class CompiledProgram:
         return RunState(learner, stream, key), report(learner, metrics, finished)
 
     def evaluate_one(self, learner: LearnerState, seed: Array) -> evaluation.Evaluation:
-        # Its own stream of keys, a function of seed and update alone: evaluating can never disturb training.
+        # Keys of its own, a function of seed and update alone: an evaluation cannot change the training.
         key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), NEVER), learner.updates)
         limit = evaluation.step_limit(self.config, self.eval_env.spec)
         policy = self.algorithm.policy(learner)
@@ -75,7 +78,7 @@ class CompiledProgram:
 
     # --- S seeds ------------------------------------------------------------------------------------------------
 
-    def over_seeds(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def over_seeds(self, function: Callable[P, R]) -> Callable[P, R]:
         """Lifts a function of one seed to all of them."""
         return over_seeds(function, self.config.seeds)
 
@@ -84,8 +87,8 @@ class CompiledProgram:
     ) -> tuple[RunState, tuple[Array, Array]]:
         """`count` updates of every seed. Returns the totals as two arrays, of `total_names` [F, S] and of `HEALTH`.
 
-        The sums go on from those of `before`, one update after the other, so that where a run is cut into chunks can
-        not change a digit of them.
+        The sums go on from those of `before`, one update after the other: they do not depend on how a run is split into
+        chunks.
         """
 
         def body(_: Array, c: tuple[RunState, dict[str, Array]]) -> tuple[RunState, dict[str, Array]]:
@@ -138,7 +141,7 @@ class CompiledProgram:
         """The first full episode of every evaluation environment, [S, E]."""
         packed, info = self._compiled["evaluate"](state.learner, self.seeds)
         ret, length, finished = np.asarray(packed)
-        infos: Any = {name: np.asarray(value) for name, value in info.items()}
+        infos: PyTree = {name: np.asarray(value) for name, value in info.items()}
         result = evaluation.Evaluation(ret, length, finished > 0, infos)
         return result.check(self.eval_env.spec.name, self.config.seed)
 

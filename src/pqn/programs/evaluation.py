@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import ArrayLike
 
 from pqn.algorithms.base import Actor
 from pqn.config import Config
@@ -29,7 +30,10 @@ class Evaluation(NamedTuple):
     def known(self) -> Evaluation:
         """NaN instead of every number of an episode that did not end: what it had so far is not what it would get."""
         xp = self.ret.__array_namespace__()
-        hide = lambda x: xp.where(self.finished, x, xp.nan)  # noqa: E731
+
+        def hide(x: Array) -> Array:
+            return xp.where(self.finished, x, xp.nan)
+
         return Evaluation(
             hide(self.ret), hide(self.length), self.finished, {name: hide(value) for name, value in self.info.items()}
         )
@@ -52,7 +56,7 @@ class Evaluation(NamedTuple):
         return self
 
 
-def means(values: Any) -> np.ndarray:
+def means(values: ArrayLike) -> np.ndarray:
     """Means [S] over the episodes [S, E] that ended, the others being NaN; NaN where none did."""
     values = np.asarray(values, np.float64)
     known = ~np.isnan(values)
@@ -60,7 +64,7 @@ def means(values: Any) -> np.ndarray:
     return np.divide(total, known.sum(axis=-1), out=np.full(total.shape, np.nan), where=known.any(axis=-1))
 
 
-def mean(values: Any) -> float | None:
+def mean(values: ArrayLike) -> float | None:
     """Mean over the seeds of their `means`; None where no episode of any seed ended."""
     known = means(values)
     known = known[~np.isnan(known)]

@@ -6,7 +6,7 @@ Sums of the learner's means and of the episodes that ended, the norm of the para
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeVar
 
 import jax.numpy as jnp
 import numpy as np
@@ -18,6 +18,7 @@ from pqn.programs.health import Fault
 from pqn.programs.rollout import Finished
 from pqn.types import Array
 
+AnyArray = TypeVar("AnyArray", Array, np.ndarray)
 NEVER = np.iinfo(np.int32).max
 HEALTH = ("bad", "fault")  # update of the first fault of a seed, NEVER without one; and which it was
 
@@ -34,18 +35,18 @@ def report(learner: LearnerState, metrics: dict[str, Array], finished: Finished)
     return metrics | {"bad": jnp.where(fault == Fault.NONE, NEVER, learner.updates), "fault": fault}
 
 
-def blank(metrics: Mapping[str, Any], seeds: int) -> dict[str, Array]:
+def blank(metrics: Mapping[str, object], seeds: int) -> dict[str, Array]:
     """Totals [S] over no update, under the names that `report` gives."""
     start = {"bad": jnp.int32(NEVER), "fault": jnp.int32(Fault.NONE)}
     return {name: jnp.full(seeds, start.get(name, jnp.float32(0.0))) for name in metrics}
 
 
-def combine(total: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+def combine(total: Mapping[str, AnyArray], later: Mapping[str, AnyArray]) -> dict[str, AnyArray]:
     """Totals per seed over some updates and those after them, of numpy or of jax arrays."""
     xp = later["bad"].__array_namespace__()
     known = total["bad"] <= later["bad"]
 
-    def join(name: str) -> Any:
+    def join(name: str) -> AnyArray:
         if name in HEALTH:
             return xp.where(known, total[name], later[name])
         return later[name] if name == "param_norm" else total[name] + later[name]
