@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pqn import renamed
 from pqn.errors import ConfigError, suggest
@@ -21,6 +21,7 @@ MOST = 2**31 - 1  # what the compiled program can count to
 ALGORITHMS: dict[str, str] = {"pqn": "pqn.algorithms.pqn:PQN"}
 """Each algorithm's name and its class, as `module:class`. The class is imported when it is used."""
 
+Group = TypeVar("Group", bound=Options)
 Copies = Annotated[int, Within(1, 2**20)]  # of environments
 Width = Annotated[int, Within(1, 2**16)]  # of a layer
 Times = Annotated[int, Within(0, 10**6)]  # how often something happens in a run
@@ -241,7 +242,7 @@ class Config(Options):
         """L after defaults."""
         return self.learner.segment_length or (1 if self.network.memory == "none" else self.learner.rollout_steps)
 
-    def replace(self, options: Mapping[str, Any] | None = None, /, **top: Any) -> Config:
+    def replace(self, options: Mapping[str, object] | None = None, /, **top: object) -> Config:
         """A copy with options changed; nested ones by their command-line name.
 
         Options of the environment are added to those already there: one at a time as `env.kwargs.KEY`, or several as
@@ -280,7 +281,7 @@ class Config(Options):
         return dataclasses.asdict(self)
 
     @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Config:
+    def from_dict(data: object) -> Config:
         """Inverse of `to_dict`, also after a trip through JSON. Missing names take defaults.
 
         Names and values that older versions wrote are read as what they are called now.
@@ -291,7 +292,7 @@ class Config(Options):
         return _build(Config, renamed.read(data), "")
 
 
-def _set(config: Any, name: str, path: list[str], value: Any) -> Any:
+def _set(config: Group, name: str, path: list[str], value: object) -> Group:
     """A copy of `config` with the option at `path` changed; `name` is its full name, for errors."""
     fields = hints(type(config))
     first, *rest = path
@@ -301,10 +302,10 @@ def _set(config: Any, name: str, path: list[str], value: Any) -> Any:
     if isinstance(current, dict):
         value = current | _merged(name, rest, value)
     elif rest:
-        if not dataclasses.is_dataclass(current):
+        if not isinstance(current, Options):
             raise ConfigError(f"there is no option {brief(name)}: {first} has no parts")
         value = _set(current, name, rest, value)
-    elif dataclasses.is_dataclass(current) and not isinstance(value, type(current)):
+    elif isinstance(current, Options) and not isinstance(value, type(current)):
         part = next(iter(hints(type(current))))
         raise ConfigError(f"{name} is a group of options; set one of its parts, such as '{name}.{part}'")
     return dataclasses.replace(config, **{first: value})
@@ -317,7 +318,7 @@ def _unknown(name: object, part: str, known: Iterable[str]) -> str:
     return f"there is no option {brief(name)}{suggest(part, known)}"
 
 
-def _merged(name: str, rest: list[str], value: Any) -> dict[str, Any]:
+def _merged(name: str, rest: list[str], value: object) -> dict[str, object]:
     """What is to be added to the options of an environment."""
     if rest:
         return {".".join(rest): value}
@@ -326,7 +327,7 @@ def _merged(name: str, rest: list[str], value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _build(cls: type, data: Any, prefix: str) -> Any:
+def _build(cls: type[Group], data: object, prefix: str) -> Group:
     fields = hints(cls)
     if not isinstance(data, Mapping):
         raise ConfigError(

@@ -15,7 +15,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -85,7 +85,7 @@ class OpenedRun:
             self.directory.checkpoints, lambda path: self._trained(checkpoint.read(path)), self.warn
         )
 
-    def source(self, env: Any, command: str) -> source.EnvSource:
+    def source(self, env: object, command: str) -> source.EnvSource:
         """Where the run's environments come from: its own name if that is harmless, otherwise what the user gave."""
         return source.of_run(self.config, env, f"pqn {command} {shlex.quote(str(self.path))}")
 
