@@ -182,13 +182,12 @@ class Trained:
 
         try:
             actor = make_algorithm(self.config, self.spec).actor
-            one = jax.eval_shape(actor.init, jax.random.key(0))
+            policies = jax.eval_shape(jax.vmap(actor.init), jax.random.split(jax.random.key(0), self.config.seeds))
         except PqnError:
             raise
         except Exception as error:  # whatever flax makes of a configuration that was tampered with
             raise CheckpointError(f"the checkpoint {self.path} describes a network that cannot be built") from error
-        stack = lambda x: jax.ShapeDtypeStruct((self.config.seeds, *x.shape), x.dtype)  # noqa: E731
-        return actor, checkpoint.place(self.contents, jax.tree.map(stack, one), "learner/")
+        return actor, checkpoint.place(self.contents, policies, "learner/")
 
 
 # ------------------------------------------------------------------------------------------------------- what is read
