@@ -1,8 +1,8 @@
 """Every option of a run, in frozen dataclasses; no JAX here, so `pqn --help` stays instant.
 
 A field's docstring is its help text on the command line: `LearnerConfig.lam` is `--learner.lam`. Its type hint has its
-bounds, which hold from the moment an instance is made (see `pqn.fields`); what options must fulfil together is checked
-by `Config.validate`.
+bounds, which are checked when an instance is made (see `pqn.fields`). `Config.validate` checks options that depend on
+each other. A new option is one field here; the command line, config.json, sweeps and the checks follow from it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from pqn import renamed
 from pqn.errors import ConfigError, suggest
@@ -21,6 +21,7 @@ MOST = 2**31 - 1  # what the compiled program can count to
 ALGORITHMS: dict[str, str] = {"pqn": "pqn.algorithms.pqn:PQN"}
 """Each algorithm's name and its class, as `module:class`. The class is imported when it is used."""
 
+Group = TypeVar("Group", bound=Options)
 Copies = Annotated[int, Within(1, 2**20)]  # of environments
 Width = Annotated[int, Within(1, 2**16)]  # of a layer
 Times = Annotated[int, Within(0, 10**6)]  # how often something happens in a run
@@ -41,8 +42,8 @@ class EnvConfig(Options, prefix="env."):
     num_envs: Copies = 32
     """N, environments stepped in parallel per seed."""
     kwargs: dict[str, Any] = dataclasses.field(default_factory=dict)
-    """Options of the environment, as `key=value` pairs. They add to the preset's and win over them; `key=` (in Python
-    None) drops one of the preset's."""
+    """Options of the environment, as `key=value` pairs. They are added to the preset's and replace those of the same
+    name; `key=` (in Python None) removes one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,9 +67,9 @@ class NetworkConfig(Options, prefix="network."):
     """The Q-network: torso, normalisation, head."""
 
     torso: Literal["mlp", "minatar", "grid", "nature", "impala", "hadamax"] = "mlp"
-    """`mlp` flattens the observation; `minatar` starts with a 3×3 convolution of 16 filters, `grid` with three
-    convolutions that keep the size of the grid (Overcooked); for images, the network of DQN (`nature`), the residual
-    one of IMPALA (`impala`), or `hadamax`."""
+    """First part of the network. `mlp`: dense layers on the flattened observation. `minatar`: a 3×3 convolution of 16
+    filters first. `grid`: three convolutions that keep the size of the grid first (Overcooked). For images: `nature`
+    (DQN), `impala` (residual), `hadamax`."""
     hidden: tuple[Width, ...] = (256, 256)
     """Widths of the dense layers."""
     norm: Literal["layer", "batch", "batch_renorm", "none"] = "layer"
@@ -80,9 +81,8 @@ class NetworkConfig(Options, prefix="network."):
     init: Literal["he_normal", "lecun_normal"] = "lecun_normal"
     """Initialiser of the hidden kernels."""
     conv: Literal["matmul", "native", "fused"] = "matmul"
-    """Compute convolutions as slices and one matrix product, or with XLA's convolution; or, on a GPU, all those of the
-    `grid` torso and their LayerNorms by hand-written kernels (where they cannot be used, `matmul`). The parameters are
-    the same in all three."""
+    """How convolutions are computed; the parameters are the same. `matmul`: slices and one matrix product. `native`:
+    XLA's convolution. `fused`: hand-written GPU kernels for the `grid` torso, `matmul` where they cannot be used."""
     memory: Literal["none", "lstm", "gru"] = "none"
     """Recurrent layers between torso and head."""
     memory_size: Width = 128
@@ -90,11 +90,11 @@ class NetworkConfig(Options, prefix="network."):
     memory_layers: Annotated[int, Within(1, 64)] = 1
     """How many recurrent layers."""
     last_action: bool = False
-    """Show the network its last action, beside what the torso made of the observation."""
+    """Give the last action to the network, after the torso."""
     last_reward: bool = False
-    """Show the network its last reward."""
+    """Give the last reward to the network, after the torso."""
     agent_id: bool = False
-    """Show the network which of the agents it is: all share their parameters."""
+    """Give the number of the agent to the network. All agents share their parameters."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of the hidden layers; parameters, normalisation statistics and Q-values stay float32."""
 
@@ -106,14 +106,14 @@ class LearnerConfig(Options, prefix="learner."):
     rollout_steps: Steps = 64
     """T, steps per environment in each update."""
     segment_length: StepsOrDefault = 0
-    """L, length of the pieces that are shuffled into minibatches and backpropagated through; 0 chooses 1 for
-    feed-forward networks and the whole rollout for recurrent ones."""
+    """L, steps in a segment. Minibatches are made of shuffled segments, and gradients flow through a whole segment.
+    0: 1 for feed-forward networks, the whole rollout for recurrent ones."""
     burn_in: StepsOrDefault = 0
-    """W, steps before each segment, taken from the rollout before where need be, that refresh a recurrent network's
-    memory under its present parameters; they have no loss of their own."""
+    """W, steps before each segment that compute a recurrent network's memory again with the present parameters. They
+    have no loss. Where the segment starts the rollout, they come from the rollout before."""
     targets: Literal["rollout", "minibatch"] = "rollout"
     """`rollout`: λ-returns are computed once, from the values the network acted on (Algorithm 1). `minibatch`: each
-    gradient step computes them anew from its own Q-values, within its segments."""
+    gradient step computes them again from its own Q-values, within its segments."""
     epochs: Steps = 4
     """Passes over each rollout."""
     minibatches: Steps = 16
@@ -121,11 +121,11 @@ class LearnerConfig(Options, prefix="learner."):
     lr: Positive = 1e-4
     """Learning rate."""
     lr_decay: bool = True
-    """Let the learning rate fall linearly to 0 over the run."""
+    """The learning rate falls linearly to 0 over the run."""
     optimizer: Literal["radam", "adam"] = "radam"
-    """The paper uses RAdam."""
+    """Optimiser; the paper uses RAdam."""
     max_grad_norm: Positive = 10.0
-    """Clip gradients to this global norm; a large one, such as 1e9, clips nothing."""
+    """Gradients are clipped to this global norm. A large value, such as 1e9, clips nothing."""
     gamma: Share = 0.99
     """γ, discount."""
     lam: Share = 0.95
@@ -133,15 +133,16 @@ class LearnerConfig(Options, prefix="learner."):
     eps_start: Share = 1.0
     """ε of the first update."""
     eps_finish: Share = 0.2
-    """ε once it has decayed."""
+    """ε after the decay."""
     eps_decay: Share = 0.2
     """Share of the run over which ε falls linearly from start to finish."""
     schedule_steps: Annotated[int, Within(0, 10**15)] = 0
-    """Environment steps over which ε and the learning rate run their course; 0: the run's own total_steps. A share of a
-    long run keeps the long run's schedules."""
+    """Environment steps over which ε and the learning rate decay; 0: total_steps. A shorter run with the total_steps of
+    a long run here has the schedules of the long run."""
     mixer: Literal["vdn", "qmix", "independent"] = "vdn"
-    """How several agents learn from one reward: `vdn` sums their values, `qmix` mixes them monotonically by the global
-    state, `independent` lets each learn alone. One agent learns the same under the first and the last."""
+    """How several agents learn from one reward. `vdn` sums their values. `qmix` mixes them monotonically, with weights
+    from the global state. `independent` lets each agent learn with its own values, treating the other agents as part of
+    the environment. With one agent, `independent` equals `vdn`."""
     mixer_size: Width = 32
     """Units of the QMIX network."""
     reward_scale: float = 1.0
@@ -151,22 +152,23 @@ class LearnerConfig(Options, prefix="learner."):
     l2_inner: NotNegative = 0.0
     """Coefficient of ½‖M‖² on all other kernels."""
     bootstrap_truncation: bool = True
-    """Bootstrap from the true last observation of an episode cut by a time limit. Off, such an end counts as terminal,
-    as in the published results."""
+    """Where a time limit ends an episode, bootstrap from its true last observation. If false, such an end counts as
+    terminal, as in the published results."""
 
 
 @dataclasses.dataclass(frozen=True)
 class EvalConfig(Options, prefix="eval."):
-    """Greedy evaluation; it never touches the training stream."""
+    """Greedy evaluation. It does not change training."""
 
     count: Times = 10
-    """Evaluations over the run, evenly spaced, the last one on the final weights; one more before training. 0: none."""
+    """Evaluations over the run, evenly spaced, the last one of the final weights. There is one more before training. 0:
+    none."""
     num_envs: Copies = 64
-    """Episodes per evaluation and seed: the first full episode of each environment."""
+    """Environments per evaluation and seed. The first full episode of each counts."""
     epsilon: Share = 0.0
     """ε while evaluating."""
     max_steps: StepsOrDefault = 0
-    """Stop an evaluation episode after this many steps; 0 uses the environment's own limit (10 000 if it has none)."""
+    """An evaluation episode ends after this many steps. 0: the environment's own limit (10 000 if it has none)."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -187,11 +189,11 @@ class SaveConfig(Options, prefix="save."):
     """Checkpoints."""
 
     checkpoints: Annotated[int, Within(1, 10**6)] = 10
-    """Checkpoints over the run, evenly spaced. At least the final one is always written."""
+    """Checkpoints over the run, evenly spaced; the last one at its end."""
     keep: Annotated[int, Within(1, 10**6)] = 3
     """How many of them to keep on disk."""
     minutes: Positive = 10.0
-    """Also write one when this much time has passed since the last."""
+    """A checkpoint is also written when this many minutes have passed since the last one."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,7 +243,7 @@ class Config(Options):
         """L after defaults."""
         return self.learner.segment_length or (1 if self.network.memory == "none" else self.learner.rollout_steps)
 
-    def replace(self, options: Mapping[str, Any] | None = None, /, **top: Any) -> Config:
+    def replace(self, options: Mapping[str, object] | None = None, /, **top: object) -> Config:
         """A copy with options changed; nested ones by their command-line name.
 
         Options of the environment are added to those already there: one at a time as `env.kwargs.KEY`, or several as
@@ -280,7 +282,7 @@ class Config(Options):
         return dataclasses.asdict(self)
 
     @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Config:
+    def from_dict(data: object) -> Config:
         """Inverse of `to_dict`, also after a trip through JSON. Missing names take defaults.
 
         Names and values that older versions wrote are read as what they are called now.
@@ -291,7 +293,7 @@ class Config(Options):
         return _build(Config, renamed.read(data), "")
 
 
-def _set(config: Any, name: str, path: list[str], value: Any) -> Any:
+def _set(config: Group, name: str, path: list[str], value: object) -> Group:
     """A copy of `config` with the option at `path` changed; `name` is its full name, for errors."""
     fields = hints(type(config))
     first, *rest = path
@@ -301,10 +303,10 @@ def _set(config: Any, name: str, path: list[str], value: Any) -> Any:
     if isinstance(current, dict):
         value = current | _merged(name, rest, value)
     elif rest:
-        if not dataclasses.is_dataclass(current):
+        if not isinstance(current, Options):
             raise ConfigError(f"there is no option {brief(name)}: {first} has no parts")
         value = _set(current, name, rest, value)
-    elif dataclasses.is_dataclass(current) and not isinstance(value, type(current)):
+    elif isinstance(current, Options) and not isinstance(value, type(current)):
         part = next(iter(hints(type(current))))
         raise ConfigError(f"{name} is a group of options; set one of its parts, such as '{name}.{part}'")
     return dataclasses.replace(config, **{first: value})
@@ -317,7 +319,7 @@ def _unknown(name: object, part: str, known: Iterable[str]) -> str:
     return f"there is no option {brief(name)}{suggest(part, known)}"
 
 
-def _merged(name: str, rest: list[str], value: Any) -> dict[str, Any]:
+def _merged(name: str, rest: list[str], value: object) -> dict[str, object]:
     """What is to be added to the options of an environment."""
     if rest:
         return {".".join(rest): value}
@@ -326,7 +328,7 @@ def _merged(name: str, rest: list[str], value: Any) -> dict[str, Any]:
     return dict(value)
 
 
-def _build(cls: type, data: Any, prefix: str) -> Any:
+def _build(cls: type[Group], data: object, prefix: str) -> Group:
     fields = hints(cls)
     if not isinstance(data, Mapping):
         raise ConfigError(

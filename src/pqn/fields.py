@@ -44,6 +44,7 @@ class OneOf:
     names: Collection[str]
 
 
+@dataclasses.dataclass(frozen=True)
 class Options:
     """Base of the configuration's frozen dataclasses: an instance whose fields break their hints cannot be made.
 
@@ -61,13 +62,13 @@ class Options:
 
 
 @functools.cache
-def hints(cls: type) -> dict[str, Any]:
+def hints(cls: type) -> dict[str, object]:
     """The type hint of every field of a dataclass, bounds included."""
     found = typing.get_type_hints(cls, include_extras=True)
     return {field.name: found[field.name] for field in dataclasses.fields(cls)}
 
 
-def checked(name: str, hint: Any, value: Any) -> Any:
+def checked(name: str, hint: object, value: object) -> Any:
     """`value` as plain Python.
 
     Raises:
@@ -80,7 +81,7 @@ def checked(name: str, hint: Any, value: Any) -> Any:
         raise ConfigError(name + said) from None
 
 
-def describe(hint: Any) -> str:
+def describe(hint: object) -> str:
     """The values of a field in words: `a whole number from 1 to 65536`."""
     hint, bounds = split(hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
@@ -99,12 +100,12 @@ def describe(hint: Any) -> str:
     return {bool: "true or false", str: "a text on one line, not empty"}[hint]
 
 
-def is_group(hint: Any) -> TypeGuard[type[Options]]:
+def is_group(hint: object) -> TypeGuard[type[Options]]:
     """Whether a field is itself a dataclass of options."""
     return isinstance(hint, type) and issubclass(hint, Options)
 
 
-def brief(value: Any) -> str:
+def brief(value: object) -> str:
     """A value for a sentence: on one line, and short whatever it is."""
     try:
         text = _short.repr(value)
@@ -113,7 +114,7 @@ def brief(value: Any) -> str:
     return " ".join(text.split())
 
 
-def split(hint: Any) -> tuple[Any, Within]:
+def split(hint: object) -> tuple[Any, Within]:
     """The bare type of a field and its bounds. `OneOf` becomes a `Literal`."""
     if typing.get_origin(hint) is not typing.Annotated:
         return hint, Within()
@@ -145,15 +146,15 @@ def _range(kind: type, bounds: Within) -> str:
     return "" if kind is int and bounds == Within() else f" from {write(bounds.least)} to {write(bounds.most)}"
 
 
-def _bounded(hint: Any, bounds: Within) -> Any:
+def _bounded(hint: object, bounds: Within) -> object:
     """An entry's hint with the bounds of its list, if it has none of its own."""
     return hint if typing.get_origin(hint) is typing.Annotated else typing.Annotated[hint, bounds]
 
 
-def _convert(hint: Any, value: Any) -> Any:
-    hint, bounds = split(hint)
+def _convert(hint: object, value: object) -> object:
+    bare, bounds = split(hint)
     value = _unwrap(value)
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    origin, arguments = typing.get_origin(bare), typing.get_args(bare)
     if origin is Literal:
         return _choice(arguments, value)
     if origin is tuple:
@@ -162,22 +163,22 @@ def _convert(hint: Any, value: Any) -> Any:
         return None if value is None else _convert(_bounded(arguments[0], bounds), value)
     if origin is dict:
         return _pairs(value)
-    if hint in (int, float):
-        return _number(hint, bounds, value)
-    if not isinstance(value, hint):
+    if bare in (int, float):
+        return _number(bare, bounds, value)
+    if not isinstance(value, bare):
         raise _Unfit()
-    if hint is str and not (value and value.isprintable()):
+    if isinstance(value, str) and not (value and value.isprintable()):
         raise _Unfit()
     return value
 
 
-def _unwrap(value: Any) -> Any:
+def _unwrap(value: object) -> object:
     """numpy's and jax's scalars and arrays as Python's numbers and lists."""
     convert = getattr(value, "tolist", None)
     return convert() if callable(convert) and not isinstance(value, type) else value
 
 
-def _number(kind: type, bounds: Within, value: Any) -> Any:
+def _number(kind: type, bounds: Within, value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise _Unfit()
     try:
@@ -196,13 +197,13 @@ def _whole(number: float) -> int:
     return int(number)
 
 
-def _choice(choices: tuple[Any, ...], value: Any) -> Any:
+def _choice(choices: tuple[str, ...], value: object) -> str:
     if not isinstance(value, str) or value not in choices:
         raise _Unfit(suggest(value, choices) if isinstance(value, str) else "")
     return choices[choices.index(value)]
 
 
-def _entries(hint: Any, value: Any) -> tuple[Any, ...]:
+def _entries(hint: object, value: object) -> tuple[object, ...]:
     if not isinstance(value, list | tuple):
         raise _Unfit()
     if len(value) > LONGEST:
@@ -213,7 +214,7 @@ def _entries(hint: Any, value: Any) -> tuple[Any, ...]:
     return entries
 
 
-def _pairs(value: Any) -> dict[str, Any]:
+def _pairs(value: object) -> dict[str, object]:
     """Options by name. None stands for an option's own default, so such a pair is left out."""
     if not isinstance(value, Mapping):
         raise _Unfit()
@@ -223,7 +224,7 @@ def _pairs(value: Any) -> dict[str, Any]:
     return {key: _json(key, entry, DEEPEST) for key, entry in value.items() if entry is not None}
 
 
-def _json(key: str, value: Any, depth: int) -> Any:
+def _json(key: str, value: object, depth: int) -> object:
     """A value that a trip through JSON does not change."""
     value = _unwrap(value)
     if isinstance(value, bool) or (isinstance(value, str) and value.isprintable()):

@@ -13,7 +13,8 @@ from conftest import TINY
 
 from pqn.cli.main import commands, main
 from pqn.cli.options import Parser, add_config, apply, field_docs
-from pqn.config import Config, EnvConfig, EvalConfig, LearnerConfig, NetworkConfig, SaveConfig
+from pqn.config import Config
+from pqn.fields import hints, is_group
 
 SMALL = [
     word
@@ -165,11 +166,10 @@ def test_training_in_a_directory_that_holds_a_run(capsys, finished_run):
 
 
 def test_every_option_is_on_the_command_line_with_a_help_text():
-    for group in (Config, EnvConfig, NetworkConfig, LearnerConfig, EvalConfig, SaveConfig):
+    for group in (Config, *filter(is_group, hints(Config).values())):
         docs = field_docs(group)
-        for name in group.__dataclass_fields__:
-            if name not in ("env", "network", "learner", "eval", "save"):
-                assert docs.get(name), f"{group.__name__}.{name} has no docstring"
+        for name, hint in hints(group).items():
+            assert is_group(hint) or docs.get(name), f"{group.__name__}.{name} has no docstring"
 
 
 def test_options_reach_the_configuration():

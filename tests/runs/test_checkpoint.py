@@ -159,12 +159,13 @@ def arrays(draw: st.DrawFn) -> np.ndarray:
 
 def trees() -> st.SearchStrategy[Any]:
     keys = st.text(st.sampled_from("ab/%_.0é "), max_size=4)
-    grow = lambda children: (  # noqa: E731
-        st.dictionaries(keys, children, max_size=3)
-        | st.lists(children, max_size=3)
-        | st.lists(children, max_size=3).map(tuple)
-        | st.builds(Net, children, children)
-    )
+
+    def grow(children: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+        lists = st.lists(children, max_size=3)
+        return (
+            st.dictionaries(keys, children, max_size=3) | lists | lists.map(tuple) | st.builds(Net, children, children)
+        )
+
     return st.recursive(arrays() | st.none() | st.integers(-9, 9), grow, max_leaves=8)
 
 

@@ -96,7 +96,7 @@ def test_tensorboard_on_a_full_disk(tmp_path):
     said = []
     (logger,) = loggers.open_loggers(("tensorboard",), tmp_path, {}, said.append)
     logger.write(0, {"a": 1.0})
-    logger.logger.writer._py_recordio_writer._writer = open("/dev/full", "wb")  # noqa: SIM115
+    logger.logger.writer._py_recordio_writer._writer = io.BufferedWriter(io.FileIO("/dev/full", "w"))
     for step in range(20):  # more than its queue would hold, if it had one
         logger.write(step, {"a": 1.0})
     logger.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import json
 import math
 import os
@@ -158,7 +159,7 @@ def test_failures_of_the_disk_are_sentences(tmp_path: Path, monkeypatch: pytest.
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full")
 def test_a_full_disk_stops_the_writer_once(tmp_path: Path) -> None:
     writer = MetricsWriter(tmp_path / "metrics.jsonl")
-    writer._file = open("/dev/full", "ab", buffering=0)  # noqa: SIM115
+    writer._file = io.FileIO("/dev/full", "a")
     with pytest.raises(RunError, match=r"cannot write metrics to .*metrics.jsonl: the disk is full"):
         writer.write({"update": 1})
     writer.close()  # has nothing left to write, so does not fail again

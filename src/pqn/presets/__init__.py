@@ -8,7 +8,7 @@ the time limit, and where a measurement of ours found something better it says h
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Mapping
 
 from pqn.config import Config
 from pqn.errors import ConfigError, suggest
@@ -25,7 +25,7 @@ PRESETS: dict[str, Preset] = {
 }
 
 
-def preset(name: str, options: dict[str, Any] | None = None, /, **top: Any) -> Config:
+def preset(name: str, options: Mapping[str, object] | None = None, /, **top: object) -> Config:
     """The configuration of a preset, with options changed on top.
 
     >>> preset("cartpole", {"learner.lam": 0.5}, seeds=10).learner.lam

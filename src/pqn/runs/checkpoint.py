@@ -182,9 +182,7 @@ def place(contents: Contents, like: Tree, prefix: str = "") -> Tree:
     Raises:
       CheckpointError: the checkpoint is from another network, or cannot be resumed.
     """
-    if not prefix and f"{migrations.MOMENTS[0]}0" not in state_tree.names(like):
-        contents = migrations.present(contents)
-    return state_tree.unflatten(contents, like, prefix)
+    return state_tree.unflatten(contents if prefix else migrations.present(contents), like, prefix)
 
 
 def newest(directory: PathLike, read: Callable[[Path], Result], warn: Callable[[str], None]) -> Result:

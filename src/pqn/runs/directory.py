@@ -25,7 +25,7 @@ from typing import Any, Self
 
 from pqn.errors import RUN_DIRECTORY, RunError, reason
 from pqn.runs import files
-from pqn.runs.metrics import to_json
+from pqn.runs.json_text import to_json
 
 CONFIG = "config.json"
 ENVIRONMENT = "environment.json"
@@ -138,7 +138,7 @@ class RunDir:
             os.close(self._lock)
             self._lock = None
 
-    def write_json(self, name: str, obj: Any) -> Path:
+    def write_json(self, name: str, obj: object) -> Path:
         """Write `obj` as a JSON file, all of it or nothing, and return the file's path."""
         path = self.path / name
         try:

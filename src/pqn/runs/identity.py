@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import importlib.metadata
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pqn.envs import registry
 
@@ -45,16 +45,16 @@ class EnvIdentity:
     name: str
     made: str
     """The class of the environments, as module.name."""
-    kwargs: dict[str, Any]
+    kwargs: dict[str, object]
     versions: dict[str, str | None]
     """Of the packages behind it: distribution -> version."""
-    spec: dict[str, Any]
+    spec: dict[str, object]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         return dataclasses.asdict(self)
 
     @staticmethod
-    def from_dict(data: Any) -> EnvIdentity:
+    def from_dict(data: object) -> EnvIdentity:
         """Inverse of `to_dict`, also after a trip through JSON.
 
         Raises:
@@ -94,7 +94,7 @@ def version(distribution: str) -> str | None:
         return None
 
 
-def version_changes(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def version_changes(recorded: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
     """ "gymnax 1.0.1 → 1.0.2" for each package that both know and that is another."""
     changed = [name for name in sorted(recorded.keys() & now.keys()) if recorded[name] != now[name]]
     return [f"{name} {recorded[name] or 'none'} → {now[name] or 'none'}" for name in changed]
@@ -122,13 +122,13 @@ def spec_difference(have: EnvSpec, want: EnvSpec, fields: tuple[str, ...] | None
     return None
 
 
-def spec_to_dict(spec: EnvSpec) -> dict[str, Any]:
+def spec_to_dict(spec: EnvSpec) -> dict[str, object]:
     import numpy as np
 
-    return dataclasses.asdict(spec) | {"obs_dtype": str(np.dtype(spec.obs_dtype))}
+    return {**dataclasses.asdict(spec), "obs_dtype": str(np.dtype(spec.obs_dtype))}
 
 
-def spec_from_dict(data: Any) -> EnvSpec:
+def spec_from_dict(data: object) -> EnvSpec:
     """Inverse of `spec_to_dict`, believing nothing.
 
     Raises:
@@ -169,9 +169,9 @@ _DTYPES = (
 )
 
 
-def _within(value: Any, least: int, most: int) -> bool:
+def _within(value: object, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return {None: "none", True: "on", False: "off"}[value] if value is None or isinstance(value, bool) else str(value)

@@ -12,12 +12,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from types import ModuleType
+from typing import Protocol
 
 import numpy as np
 
 from pqn.errors import ConfigError
-from pqn.report.statistics import mean
+from pqn.runs.metrics import Row
 from pqn.terminal import safe
 
 
@@ -33,7 +34,7 @@ class TensorBoard:
     Written without tensorboardX's `SummaryWriter`, whose thread dies of a full disk and leaves the next call waiting.
     """
 
-    def __init__(self, run: Path, config: Mapping[str, Any]):
+    def __init__(self, run: Path, config: Mapping[str, object]):
         package = _require("tensorboardX", "tensorboard")
         events = importlib.import_module(f"{package.__name__}.event_file_writer")
         self.summary = importlib.import_module(f"{package.__name__}.summary")
@@ -50,14 +51,14 @@ class TensorBoard:
     def close(self) -> None:
         self.writer.close()
 
-    def _add(self, summary: Any, step: int) -> None:
+    def _add(self, summary: object, step: int) -> None:
         self.writer.write_event(self.event(wall_time=time.time(), step=step, summary=summary))
 
 
 class Wandb:
     """A run of the project "pqn"; `WANDB_MODE=offline` and wandb's other variables work as usual."""
 
-    def __init__(self, run: Path, config: Mapping[str, Any]):
+    def __init__(self, run: Path, config: Mapping[str, object]):
         module = _require("wandb", "wandb")
         self.run = module.init(
             project="pqn", name=run.name, dir=str(run), config=dict(config), resume="allow", id=run.name
@@ -105,7 +106,7 @@ class Guarded:
 
 
 def open_loggers(
-    names: tuple[str, ...], run: Path, config: Mapping[str, Any], warn: Callable[[str], None] | None = None
+    names: tuple[str, ...], run: Path, config: Mapping[str, object], warn: Callable[[str], None] | None = None
 ) -> list[Logger]:
     """The loggers of a run; `warn` is told of one that fails, by default on standard error."""
     warn = warn or (lambda text: print(text, file=safe(sys.stderr), flush=True))
@@ -118,14 +119,14 @@ def check_loggers(names: tuple[str, ...]) -> None:
         _require({"tensorboard": "tensorboardX"}.get(name, name), name)
 
 
-def scalars(row: Mapping[str, Any]) -> dict[str, float]:
+def scalars(row: Row) -> dict[str, float]:
     """The numbers of a metrics row, averaged over episodes and then over seeds; what has no number is left out."""
     found = {}
     for name, value in row.items():
         if name in ("kind", "update", "step") or name.endswith("_sum") or value is None:
             continue
         numbers = np.asarray(value, float)
-        average = float(mean(mean(numbers, axis=-1) if numbers.ndim > 1 else numbers))
+        average = float(_mean(_mean(numbers) if numbers.ndim > 1 else np.atleast_1d(numbers)))
         if not math.isnan(average):
             found[f"{row['kind']}/{name}"] = average
     if row["kind"] == "train" and np.sum(row["episodes"]) > 0:
@@ -133,7 +134,16 @@ def scalars(row: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def _require(package: str, extra: str) -> Any:
+def _mean(values: np.ndarray) -> np.ndarray:
+    """Mean over the last axis, without NaN; NaN where there is nothing else."""
+    known = ~np.isnan(values)
+    count = known.sum(axis=-1)
+    return np.divide(
+        np.where(known, values, 0.0).sum(axis=-1), count, out=np.full(count.shape, np.nan), where=count > 0
+    )
+
+
+def _require(package: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:

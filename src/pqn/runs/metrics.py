@@ -47,7 +47,7 @@ class MetricsWriter:
         except OSError as error:
             raise _write_error(self.path, error) from error
 
-    def write(self, row: Mapping[str, Any]) -> None:
+    def write(self, row: Row) -> None:
         """Append one row."""
         line = memoryview(to_json(row).encode() + b"\n")
         try:
@@ -57,7 +57,7 @@ class MetricsWriter:
             raise _write_error(self.path, error) from error
         self._count(row)
 
-    def _count(self, row: Mapping[str, Any]) -> None:
+    def _count(self, row: Row) -> None:
         kind = str(row.get("kind"))
         self.counts[kind] = self.counts.get(kind, 0) + 1
 
@@ -151,7 +151,7 @@ def read_metrics(path: str | os.PathLike[str]) -> list[Row]:
 
 
 def curve(
-    rows: Sequence[Mapping[str, Any]],
+    rows: Sequence[Row],
     which: Literal["eval", "train"] = "eval",
     points: int | None = None,
     metric: str = "return",
@@ -207,7 +207,7 @@ def _column(which: str, metric: str) -> str:
     return "return_sum" if metric == "return" else f"info/{metric}_sum"
 
 
-def _per_seed(values: list[Any]) -> np.ndarray:
+def _per_seed(values: Sequence[object]) -> np.ndarray:
     """[P, S] floats, NaN for None; ValueError where the rows are not all of one length, or deeper."""
     array = np.array(values, float)
     if array.ndim != 2:

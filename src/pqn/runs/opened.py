@@ -15,7 +15,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -85,7 +85,7 @@ class OpenedRun:
             self.directory.checkpoints, lambda path: self._trained(checkpoint.read(path)), self.warn
         )
 
-    def source(self, env: Any, command: str) -> source.EnvSource:
+    def source(self, env: object, command: str) -> source.EnvSource:
         """Where the run's environments come from: its own name if that is harmless, otherwise what the user gave."""
         return source.of_run(self.config, env, f"pqn {command} {shlex.quote(str(self.path))}")
 
@@ -182,13 +182,12 @@ class Trained:
 
         try:
             actor = make_algorithm(self.config, self.spec).actor
-            one = jax.eval_shape(actor.init, jax.random.key(0))
+            policies = jax.eval_shape(jax.vmap(actor.init), jax.random.split(jax.random.key(0), self.config.seeds))
         except PqnError:
             raise
         except Exception as error:  # whatever flax makes of a configuration that was tampered with
             raise CheckpointError(f"the checkpoint {self.path} describes a network that cannot be built") from error
-        stack = lambda x: jax.ShapeDtypeStruct((self.config.seeds, *x.shape), x.dtype)  # noqa: E731
-        return actor, checkpoint.place(self.contents, jax.tree.map(stack, one), "learner/")
+        return actor, checkpoint.place(self.contents, policies, "learner/")
 
 
 # ------------------------------------------------------------------------------------------------------- what is read

@@ -7,14 +7,12 @@ run into chunks nor where a run was stopped and resumed can change a digit of a 
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
 from pqn.config import Config
 from pqn.runs.metrics import Row
 
-HEALTH = ("bad", "fault")  # as `pqn.programs.totals` has it, which imports jax
 _AVERAGED = ("loss", "q", "target", "grad_norm")
 
 
@@ -28,11 +26,13 @@ class Pending:
 
     def add(self, totals: dict[str, np.ndarray], count: int, seconds: float) -> None:
         """Takes over the totals [S] that a program has gone on adding to, and which are of `count` updates more."""
-        self.totals = {name: value if name in HEALTH else value.astype(np.float64) for name, value in totals.items()}
+        health = _health()
+        self.totals = {name: value if name in health else value.astype(np.float64) for name, value in totals.items()}
         self.updates += count
         self.seconds += seconds
 
     def means(self, config: Config) -> dict[str, float]:
+        """What the progress line shows of the totals."""
         if not self.updates:
             return {}
         means = {"loss": float(self.totals["loss"].mean() / self.updates), "rate": self.rate(config)}
@@ -51,14 +51,16 @@ class Pending:
         return row | {"steps_per_second": self.rate(config)}
 
     def sums(self) -> dict[str, np.ndarray]:
-        """The totals without what says that all is well, which it is wherever there is something to save."""
-        return {name: value for name, value in self.totals.items() if name not in HEALTH}
+        """The totals without those of faults: a run with a fault writes no row and saves nothing."""
+        health = _health()
+        return {name: value for name, value in self.totals.items() if name not in health}
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
+        """What a checkpoint holds of it."""
         return {"updates": self.updates, "seconds": self.seconds, "totals": self.sums()}
 
     @staticmethod
-    def from_dict(data: Any, seeds: int) -> Pending:
+    def from_dict(data: object, seeds: int) -> Pending:
         """Inverse of `to_dict`, also after a trip through JSON; nothing pending for None.
 
         Raises:
@@ -82,6 +84,19 @@ class Pending:
             raise ValueError("it has no totals")
         pending.updates, pending.seconds = updates, seconds
         if pending.totals:
-            never, none = np.full(seeds, np.iinfo(np.int32).max, np.int32), np.zeros(seeds, np.int32)
-            pending.totals |= {"bad": never, "fault": none}
+            pending.totals |= _no_fault(seeds)
         return pending
+
+
+def _health() -> tuple[str, ...]:
+    """The names of the totals that say whether something went wrong."""
+    from pqn.programs.totals import HEALTH  # here, since it imports jax: listing and plotting runs must be instant
+
+    return HEALTH
+
+
+def _no_fault(seeds: int) -> dict[str, np.ndarray]:
+    """Those totals [S] of seeds in which nothing went wrong."""
+    from pqn.programs.totals import blank
+
+    return {name: np.asarray(value) for name, value in blank(dict.fromkeys(_health()), seeds).items()}

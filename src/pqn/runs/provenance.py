@@ -29,7 +29,7 @@ def describe_environment(argv: Sequence[str] | None = None) -> dict[str, Any]:
     }
 
 
-def describe_source() -> dict[str, Any]:
+def describe_source() -> dict[str, str | bool | None]:
     """The commit of the code, whether the code differs from it, and who says so: git, or the variable PQN_COMMIT.
 
     The variable is for machines that have the code without its history. git's own answer wins, and what the variable

@@ -53,11 +53,6 @@ def unflatten(contents: Contents, like: Tree, prefix: str = "") -> Tree:
     return jax.tree_util.tree_unflatten(structure, values)
 
 
-def names(state: PyTree) -> set[str]:
-    """The names of all leaves."""
-    return {name_of(path) for path, _ in jax.tree_util.tree_flatten_with_path(state)[0]}
-
-
 def place(leaf: Leaf, array: np.ndarray, like: object) -> object:
     """Makes of a stored array what its model is: a number, a NumPy array or an array on a device."""
     if isinstance(like, bool | int | float | complex):
