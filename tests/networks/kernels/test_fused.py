@@ -11,7 +11,7 @@ import pytest
 
 from pqn.config import NetworkConfig
 from pqn.networks import QNetwork
-from pqn.networks.kernels import fused
+from pqn.networks.kernels import fused, tiling
 from pqn.networks.kernels.fused import Layer, conv_layers, convolution
 from pqn.networks.norms import standardised
 from pqn.types import Inputs
@@ -48,7 +48,7 @@ def values_and_gradients(function, x, layers):
 @pytest.mark.parametrize("large", [True, False])
 def test_the_kernels_compute_what_xla_does(grid, batch, large, monkeypatch):
     """On grids padded to 32, 64 and 16 cells, and with so many samples that a part of a gradient takes two steps."""
-    monkeypatch.setattr(fused, "has_large_shared_memory", lambda: large)
+    monkeypatch.setattr(tiling, "has_large_shared_memory", lambda: large)
     assert (batch * grid[0] * grid[1] > fused.PARTS * fused.CELLS) == (batch == 130)
     x = jax.random.normal(jax.random.key(0), (batch, *grid, 6))
     layers = layers_of(jax.random.key(1), 6)
@@ -67,13 +67,13 @@ def test_what_a_kernel_loads_ahead_fits_into_a_multiprocessor(capability, large,
     device = SimpleNamespace() if capability is None else SimpleNamespace(compute_capability=capability)
     monkeypatch.setattr(jax, "devices", lambda: [device])
     room = (163 if large else 99) * 1024
-    for tiling, height in ((fused.layer_tiling(cells, features), cells), (fused.gradient_tiling(), fused.CELLS)):
+    for one, height in ((tiling.layer_tiling(cells, features), cells), (tiling.gradient_tiling(), fused.CELLS)):
         for channels in (1, 16, 32, 64):
-            factors = tiling.taps(channels) * channels * (height + features)
-            assert tiling.stages > 1 and 4 * (tiling.stages - 1) * factors <= room
+            factors = one.taps(channels) * channels * (height + features)
+            assert one.stages > 1 and 4 * (one.stages - 1) * factors <= room
     # Two programs for samples must not share a multiprocessor of 228 KB.
-    tiling = fused.layer_tiling(cells, features)
-    taken = 4 * (tiling.stages - 1) * tiling.weights * (cells + features)
+    one = tiling.layer_tiling(cells, features)
+    taken = 4 * (one.stages - 1) * one.weights * (cells + features)
     assert taken > 114 * 1024 or not large
 
 
