@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pqn.networks import pixels, torsos
+from pqn.networks import torsos
 from pqn.networks.heads import Head
 from pqn.networks.mixers import QMIX
 from pqn.networks.norms import BatchRenorm
 from pqn.networks.pixels import image
-from pqn.networks.qnetwork import _with_agent_id, kernel_norms
+from pqn.networks.qnetwork import TORSOS, _with_agent_id, kernel_norms
 
 
 def shaken(params, seed=5):
@@ -137,7 +137,6 @@ def hadamax(x, p):
     return dense_of(x, p["MLP_0"], jax.nn.gelu)
 
 
-TORSOS = torsos.TORSOS | pixels.TORSOS
 SHAPES = {"mlp": (7,), "minatar": (10, 10, 4), "grid": (4, 5, 3), "nature": (36, 36, 2), "impala": (9, 9, 2)}
 SHAPES["hadamax"] = (16, 16, 2)
 
@@ -146,7 +145,7 @@ SHAPES["hadamax"] = (16, 16, 2)
 def test_torsos_are_these_layers_of_flax(torso):
     name = torso.__name__
     options = {"hidden": (6,), "norm": "layer", "kernel_init": "he_normal"}
-    module = torsos.MLP(**options) if name == "mlp" else TORSOS[name](**options)
+    module = TORSOS[name](**options)
     x = jax.random.uniform(jax.random.key(1), (2, *SHAPES[name]))
     params = shaken(module.init(jax.random.key(0), x, False)["params"])
     ours = jax.jit(lambda params: module.apply({"params": params}, x, False))(params)

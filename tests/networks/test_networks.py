@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import get_args, get_type_hints
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,7 @@ import pytest
 
 from pqn.config import NetworkConfig
 from pqn.networks.norms import BatchRenorm, LayerNorm
-from pqn.networks.qnetwork import QNetwork, kernel_norms
+from pqn.networks.qnetwork import TORSOS, QNetwork, kernel_norms
 from pqn.networks.torsos import Conv
 from pqn.types import Inputs
 
@@ -287,3 +289,8 @@ def test_layer_norm_is_flaxs_with_its_gradients(shape):
         derivatives(LayerNorm()),
         derivatives(nn.LayerNorm(use_fast_variance=False)),
     )
+
+
+def test_every_torso_of_the_config_exists():
+    annotation = get_type_hints(NetworkConfig)["torso"]
+    assert set(get_args(annotation)) == set(TORSOS)

@@ -11,7 +11,7 @@ import functools
 import inspect
 import shlex
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pqn.config import Config
 from pqn.envs import registry
@@ -49,7 +49,7 @@ class EnvSource:
         return env
 
 
-def given(env: object, kwargs: Mapping[str, Any]) -> EnvSource:
+def given(env: object, kwargs: Mapping[str, object]) -> EnvSource:
     """The source of what the user named or handed over.
 
     Args:

@@ -1,7 +1,7 @@
 """Memory: LSTM and GRU over whole sequences, cleared exactly where an episode starts.
 
-What the input contributes to the gates does not depend on the past, so it is one matrix product over all time steps;
-only the recurrent product stays in the loop. Going back in time the same holds for the gradient of the recurrent
+What the input contributes to the gates does not depend on the past, so it is one matrix product over all time steps.
+Only the recurrent product stays in the loop. The same holds in the backward pass for the gradient of the recurrent
 kernel, and for the derivatives of the gates: see `_recur_in_training`.
 """
 
@@ -65,8 +65,8 @@ CELLS = {"lstm": LSTM, "gru": GRU}
 def orthogonal_gates(key: Array, shape: tuple[int, int]) -> Array:
     """A recurrent kernel [H, G·H] whose G gates are orthogonal matrices, drawn independently as by flax's cells.
 
-    One orthogonal matrix over all gates would leave each of them with singular values far below 1, so that a fresh
-    network hardly remembers anything from one step to the next.
+    With one orthogonal matrix over all gates, the singular values of each gate would be far below 1, so that a fresh
+    network would hardly remember anything from one step to the next.
     """
     size, gates = shape[0], shape[1] // shape[0]
     draw = nn.initializers.orthogonal()
@@ -97,18 +97,27 @@ def recur(
 ) -> tuple[PyTree, Array]:
     """Steps a cell through a sequence: the carry after it and the hidden states [T, B, H].
 
-    Training has the faster gradient. It cannot be differentiated forwards, which the study of stability needs: that
-    looks at networks as they act.
+    In training the gradient is faster, but forward-mode differentiation is impossible. The theory of stability needs
+    that mode; it looks at networks as they act.
     """
     run = _recur_in_training if train else _forwards
     return run(cell, carry, sequence, kernel, bias)
 
 
 class _Seen(NamedTuple):
-    """What going back in time needs of going forth, [T, B, ...]."""
+    """What the backward pass needs of the forward pass, [T, B, ...]."""
 
     after: PyTree  # the states
     from_h: Array  # the hidden state's share of the gates
+
+
+class _Kept(NamedTuple):
+    """What `_keep` hands to `_backwards`."""
+
+    carry: PyTree
+    sequence: Sequence
+    kernel: Array
+    seen: _Seen
 
 
 def _loop(cell: Cell, carry: PyTree, sequence: Sequence, kernel: Array, bias: Array) -> tuple[PyTree, _Seen]:
@@ -127,21 +136,24 @@ def _forwards(cell: Cell, carry: PyTree, sequence: Sequence, kernel: Array, bias
 
 
 _recur_in_training = partial(jax.custom_vjp, nondiff_argnums=(0,))(_forwards)
-"""`_forwards` with its gradient written out: what need not wait for its turn in time is taken out of the loops.
+"""`_forwards` with a gradient given by hand: what does not depend on the order of time is taken out of the loops.
 
 A cell is elementwise, so its derivative is one number for each unit, for each pair of a result and an argument. These
-numbers follow from what was seen going forth, for all times at once; the loop back in time only multiplies by them and
-by the kernel. The gradient of the kernel is a sum over time of products hₜᵀ·δₜ, which differentiating the loop would
-add up one by one, reading and writing a matrix as large as the kernel at every step: it is one product over all times.
+numbers follow from the forward pass, for all times at once. The backward loop only multiplies by them and by the
+kernel. The gradient of the kernel is a sum over time of products hₜᵀ·δₜ. Here it is one product over all times. The
+derivative of the loop would add the products one by one, reading and writing a matrix as large as the kernel at every
+step.
 """
 
 
-def _keep(cell: Cell, carry: PyTree, sequence: Sequence, kernel: Array, bias: Array) -> tuple[Any, Any]:
+def _keep(
+    cell: Cell, carry: PyTree, sequence: Sequence, kernel: Array, bias: Array
+) -> tuple[tuple[PyTree, Array], _Kept]:
     after, seen = _loop(cell, carry, sequence, kernel, bias)
-    return (after, _hidden(seen.after)), (carry, sequence, kernel, seen)
+    return (after, _hidden(seen.after)), _Kept(carry, sequence, kernel, seen)
 
 
-def _backwards(cell: Cell, kept: Any, cotangents: tuple[PyTree, Array]) -> tuple[PyTree, Sequence, Array, Array]:
+def _backwards(cell: Cell, kept: _Kept, cotangents: tuple[PyTree, Array]) -> tuple[PyTree, Sequence, Array, Array]:
     carry, sequence, kernel, (states, from_h) = kept
     shifted = jax.tree.map(lambda start, x: jnp.concatenate([start[None], x[:-1]]), carry, states)
     before = _clear(shifted, sequence.first)

@@ -1,7 +1,7 @@
 """Mixers: from the values of M agents to the value of the team.
 
-A mixer must be monotonic, ∂Q_tot/∂Q_i ≥ 0: then every agent choosing its own best action is the team's best choice,
-and the maximum over joint actions in the target is the mixture of the agents' own maxima.
+A mixer must be monotonic, ∂Q_tot/∂Q_i ≥ 0. Then the best actions of the single agents are the best joint action, and
+the maximum over joint actions in the target is the mixture of the agents' own maxima.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class VDN(nn.Module):
 
 
 class Independent(nn.Module):
-    """No mixing: each agent learns its own value from the team's reward, as if the others were the weather."""
+    """No mixing: each agent learns its own value from the team's reward, with the others as part of its environment."""
 
     @nn.compact
     def __call__(self, q: Array, world: Array | None) -> Array:  # [..., M] -> [..., M]
@@ -34,8 +34,8 @@ class QMIX(nn.Module):
 
         h = ELU(|W₁(s)|ᵀ q + b₁(s)),    Q_tot = |w₂(s)|ᵀ h + v(s)
 
-    W₁, w₂ and v come from hypernetworks with one hidden layer, b₁ from a linear one. Their hidden layers carry a
-    LayerNorm like every other layer of PQN, which replaces the target network that QMIX was published with.
+    W₁, w₂ and v come from hypernetworks with one hidden layer, b₁ from a linear one. Their hidden layers have a
+    LayerNorm like every other layer of PQN. It replaces the target network that QMIX was published with.
 
     Args:
       size: units of the mixing network.

@@ -1,9 +1,9 @@
-"""Normalisation: what lets PQN do without a target network."""
+"""Normalisation, which makes PQN stable without a target network."""
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import cast
 
 import flax.linen as nn
 import jax
@@ -30,7 +30,7 @@ class Norm(nn.Module):
 
 
 class LayerNorm(nn.Module):
-    """Layer normalisation over the last axis: `flax.linen.LayerNorm`, with a variance of centred numbers."""
+    """Layer normalisation over the last axis: `flax.linen.LayerNorm` with the variance of centred numbers."""
 
     epsilon: float = 1e-6
 
@@ -46,15 +46,15 @@ class LayerNorm(nn.Module):
 def standardised(x: Array, epsilon: float) -> Array:
     """`x` with mean 0 and variance 1 along the last axis.
 
-    First the mean, then the mean of the squares of what is left: on a GPU the compiler makes one kernel of that, where
-    means of x and x² side by side take three. The derivative is written down because it has the same shape, one mean
-    after the other, in either direction; differentiation finds a form that takes more kernels.
+    The mean is subtracted before the squares are averaged. On a GPU the compiler makes one kernel of that; the means of
+    x and x² take three. The derivative is given by hand because it has the same form, one mean after the other, in both
+    directions. Automatic differentiation finds a form that takes more kernels.
     """
     return standardise(x, epsilon)[0]
 
 
 def standardise(x: Array, epsilon: float) -> tuple[Array, Array]:
-    """`standardised`, and what it was multiplied by, [..., 1]."""
+    """`standardised`, and the factor 1 / standard deviation, [..., 1]."""
     centred = x - jnp.mean(x, -1, keepdims=True)
     inverse = jax.lax.rsqrt(jnp.mean(jnp.square(centred), -1, keepdims=True) + epsilon)
     return centred * inverse, inverse
@@ -77,9 +77,9 @@ def standardised_change(y: Array, inverse: Array, change: Array) -> Array:
 def spread(vector: Array, shape: tuple[int, ...]) -> Array:
     """`jnp.broadcast_to(vector, shape)`, for one number per channel of a feature map [batch, height, width, channels].
 
-    Its gradient is a sum over all positions and all samples. As one reduction to a few channels it keeps a GPU waiting
-    for a single multiprocessor: with 32 channels, for half of the whole gradient step. So it is taken in two: over the
-    samples at each position, then over the positions.
+    Its gradient is a sum over all positions and all samples. One reduction to a few channels uses a single
+    multiprocessor of a GPU: with 32 channels it took half of the whole gradient step. So it is done in two steps: over
+    the samples at each position, then over the positions.
     """
     return jnp.broadcast_to(vector, shape)
 
@@ -98,11 +98,11 @@ class BatchRenorm(nn.Module):
 
         x̂ = (x − μ_B) / σ_B · r + d,    r = clip(σ_B / σ, 1/r_max, r_max),    d = clip((μ_B − μ) / σ, −d_max, d_max)
 
-    With r and d unclipped this is (x − μ) / σ: training then normalises by the running statistics, as acting does. They
-    are constants for the gradient, and stay r = 1, d = 0 (plain batch norm) for the first `warm_up` updates, while the
-    running statistics are still far from the truth. That phase is short, because in it the values that are learned and
-    those that are acted on and bootstrapped from come from inputs that were normalised in two ways. It can be short,
-    because μ and σ² are plain means over all batches until they have seen 1 / (1 − momentum) of them.
+    With r and d unclipped this is (x − μ) / σ: training then normalises by the running statistics, as acting does. For
+    the gradient, r and d are constants. For the first `warm_up` updates r = 1 and d = 0 (plain batch norm), because the
+    running statistics are not yet accurate. In that phase learning normalises differently from acting and
+    bootstrapping, so it should be short. It can be short, because μ and σ² are plain means over all batches until they
+    have seen 1 / (1 − momentum) of them.
     """
 
     momentum: float = 0.999
@@ -135,6 +135,5 @@ class BatchRenorm(nn.Module):
             share = jnp.maximum(1.0 / (updates.value + 1.0), 1.0 - self.momentum)
             mean.value = mean.value + share * (batch_mean - mean.value)
             var.value = var.value + share * (batch_var - var.value)
-            counted: Any = optax.safe_increment(updates.value)  # stays at the largest number instead of overflowing
-            updates.value = counted
+            updates.value = cast(Array, optax.safe_increment(updates.value))  # never overflows
         return (((wide - batch_mean) / sigma * r + d) * scale + bias).astype(x.dtype)

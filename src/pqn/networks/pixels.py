@@ -1,7 +1,7 @@
 """Torsos for images: the network of DQN, the residual one of IMPALA, and Hadamax.
 
-They read [batch, height, width, channels] in [0, 1], which `image` makes of what an environment sends. Normalisation
-stands before every non-linearity, as everywhere here; over an image it is over the channels of each position.
+They read [batch, height, width, channels] in [0, 1], which `image` makes of observations. Normalisation comes before
+every non-linearity, as in all networks here. In an image it is over the channels of each position.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pqn.types import Array
 def image(obs: Array, dtype: str) -> Array:
     """Observations as floats with their channels last.
 
-    Bytes are divided by 255, here and nowhere else, before any normalisation of the input. The channels are the first
-    axis where that is shorter than the last, as in Atari's stack of frames (4, 84, 84): emulators write frame by frame,
-    and moving the axis on the device spares the host a copy.
+    Bytes are divided by 255, here and nowhere else, before any normalisation of the input. Where the first axis is
+    shorter than the last, it holds the channels, as in Atari's stack of frames (4, 84, 84). Emulators write frame by
+    frame; moving the axis on the device saves the host a copy.
     """
     if obs.shape[1] < obs.shape[-1]:
         obs = jnp.moveaxis(obs, 1, -1)
@@ -33,13 +33,15 @@ class ImpalaCNN(Torso):
     """The residual network of IMPALA (Espeholt et al., 2018), its "deep" one: 15 convolutions in three stages.
 
     A stage is a 3×3 convolution (16, 32 and 32 filters), max-pooling of 3×3 with stride 2, and two residual blocks
-    x + conv(act(conv(act(x)))). IMPALA has no normalisation; ours is part of `act`, norm and then ReLU, so that the
-    residual path itself stays untouched.
+    x + conv(act(conv(act(x)))). IMPALA has no normalisation. Here it is part of `act`, norm and then ReLU, so that the
+    residual path has none.
     """
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
-        act = lambda x: nn.relu(Norm(self.norm)(x, train))  # noqa: E731
+        def act(x: Array) -> Array:
+            return nn.relu(Norm(self.norm)(x, train))
+
         for features in (16, 32, 32):
             x = self._conv(features)(x)
             x = nn.max_pool(x, (3, 3), (2, 2), "SAME")
@@ -56,8 +58,8 @@ class HadamaxCNN(Torso):
     """Hadamax (Kooi et al., 2025, arXiv 2505.15345): Hadamard products and max-pooling in place of strides.
 
     The layers of DQN's network with three changes. Each convolution is two in parallel, with a padded border and stride
-    1, and their outputs are multiplied: x ← GELU(norm(conv₁ x)) ⊙ GELU(norm(conv₂ x)). What the stride did, max-pooling
-    does: 4×4 with stride 4, 2×2 with stride 2, and 3×3 with stride 1. All activations are GELU, the dense ones too.
+    1, and their outputs are multiplied: x ← GELU(norm(conv₁ x)) ⊙ GELU(norm(conv₂ x)). Max-pooling replaces the
+    strides: 4×4 with stride 4, 2×2 with stride 2, and 3×3 with stride 1. All activations are GELU, the dense ones too.
 
     Sizes, padding, the order of norm, GELU and product, Glorot-normal convolutions and the tanh form of GELU are those
     of the authors' published code, not checked against their text; `network.init` is that of the dense layers, in

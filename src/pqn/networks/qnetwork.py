@@ -1,7 +1,7 @@
 """The Q-network: one signature for every kind, over sequences.
 
 Inputs and outputs are time-major, [T, B, M, ...]. A feed-forward network has the empty carry `()` and treats time as
-one more batch axis, so that callers never ask which kind they hold.
+one more batch axis. Callers treat both kinds alike.
 """
 
 from __future__ import annotations
@@ -15,8 +15,11 @@ from pqn.networks import pixels, torsos
 from pqn.networks.heads import Head
 from pqn.networks.memory import CELLS
 from pqn.networks.norms import Norm
-from pqn.networks.torsos import MLP
+from pqn.networks.torsos import Torso
 from pqn.types import Array, Inputs, PyTree
+
+TORSOS = torsos.TORSOS | pixels.TORSOS
+"""The torso of each name in `NetworkConfig.torso`."""
 
 
 class QNetwork(nn.Module):
@@ -41,7 +44,7 @@ class QNetwork(nn.Module):
         Args:
           carry: recurrent state before the first step, [B, M, ...].
           inputs: what the agents saw, [T, B, M, ...].
-          train: use and update batch statistics instead of running ones (only `batch` norms care).
+          train: use and update batch statistics instead of running ones; matters for batch norms only.
         """
         config = self.config
         steps, envs, agents = batch = inputs.obs.shape[:3]
@@ -52,11 +55,12 @@ class QNetwork(nn.Module):
         x = self._torso()(x, train)
         x = jnp.concatenate([x, *self._past(inputs)], axis=-1)
         x, first = x.reshape(steps, envs * agents, -1), inputs.first.reshape(steps, envs * agents)
-        merge = lambda c: c.reshape(envs * agents, -1)  # noqa: E731  agents share parameters: each is one more sequence
         after = []
         for layer, before in enumerate(carry):
             cell = CELLS[config.memory](config.memory_size, config.dtype, name=f"memory_{layer}")
-            state, x = cell(jax.tree.map(merge, before), x, first, train)
+            # All agents share the parameters, so each agent is one more sequence of the batch.
+            merged = jax.tree.map(lambda c: c.reshape(envs * agents, -1), before)
+            state, x = cell(merged, x, first, train)
             after.append(jax.tree.map(lambda c: c.reshape(envs, agents, -1), state))
         x = x.reshape(steps * envs * agents, -1)
         q = Head(config.head, self.num_actions, name="head")(x)
@@ -72,12 +76,9 @@ class QNetwork(nn.Module):
             features.append(inputs.last_reward.reshape(-1, 1) * started)
         return [feature.astype(self.config.dtype) for feature in features]
 
-    def _torso(self) -> nn.Module:
+    def _torso(self) -> Torso:
         config = self.config
-        if config.torso == "mlp":
-            return MLP(config.hidden, config.norm, config.init, config.dtype, name="torso")
-        make = (torsos.TORSOS | pixels.TORSOS)[config.torso]
-        return make(config.hidden, config.norm, config.init, config.conv, config.dtype, name="torso")
+        return TORSOS[config.torso](config.hidden, config.norm, config.init, config.conv, config.dtype, name="torso")
 
 
 def _with_agent_id(x: Array, agents: int) -> Array:

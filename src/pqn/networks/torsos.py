@@ -18,8 +18,8 @@ INITS = {"he_normal": nn.initializers.he_normal(), "lecun_normal": nn.initialize
 class Conv(nn.Module):
     """A convolution, without padding unless `same`; the parameters are those of `flax.linen.Conv`.
 
-    With `matmul`, it is computed as one matrix product over shifted slices of the input. XLA's own convolution has a
-    very slow gradient on CPUs, and under `vmap` over seeds becomes a grouped convolution, slow everywhere.
+    With `matmul`, it is computed as one matrix product over shifted slices of the input. The gradient of XLA's own
+    convolution is very slow on CPUs. Under `vmap` over seeds it is a grouped convolution, which is slow everywhere.
     """
 
     features: int
@@ -45,13 +45,13 @@ class Conv(nn.Module):
             return jax.lax.conv_general_dilated(x, kernel, strides, "VALID", dimension_numbers=layout) + bias
         stride = self.stride
         if rows % stride == 0 and columns % stride == 0:
-            # The same convolution, but of blocks and with stride 1: a few long slices instead of many short ones.
+            # The same convolution of blocks with stride 1: a few long slices instead of many short ones.
             x, kernel = in_blocks(x, stride), jnp.moveaxis(in_blocks(jnp.moveaxis(kernel, -1, 0), stride), 0, -1)
             rows, columns, stride = rows // stride, columns // stride, 1
         slices = taps(x, rows, columns, stride)
-        # The bias is the weight of an input that is always one: its gradient then is part of the kernel's, instead of a
-        # sum over all positions, for which an accelerator takes two more steps. Behind it come inputs that are always
-        # zero: rows of a multiple of eight numbers can be read in pieces of 16 bytes.
+        # The bias is the weight of an input that is always one. Its gradient then is part of the kernel's, instead of a
+        # sum over all positions, which takes two more steps on an accelerator. It is followed by inputs that are always
+        # zero, because rows of a multiple of eight numbers can be read in pieces of 16 bytes.
         weights = kernel.reshape(-1, self.features)
         more = 8 - len(weights) % 8
         weights = jnp.concatenate([weights, jnp.pad(bias[None], ((0, more - 1), (0, 0)))])
@@ -60,7 +60,7 @@ class Conv(nn.Module):
 
 
 def taps(x: Array, rows: int, columns: int, stride: int = 1) -> list[Array]:
-    """The image as each weight of a filter of rows × columns meets it, in the order of a kernel's own axes."""
+    """The part of the image that each weight of a filter of rows × columns multiplies, in the order of the weights."""
     height, width = (x.shape[1] - rows) // stride + 1, (x.shape[2] - columns) // stride + 1
     return [
         x[:, i : i + height * stride : stride, j : j + width * stride : stride]
@@ -70,9 +70,9 @@ def taps(x: Array, rows: int, columns: int, stride: int = 1) -> list[Array]:
 
 
 def in_blocks(x: Array, size: int) -> Array:
-    """[batch, height, width, channels] with each square of size × size pixels as one pixel of size² as many channels.
+    """[batch, height, width, channels] with each square of size × size pixels as one pixel of size² · channels.
 
-    What does not fill a square, at the lower and the right border, is left out.
+    Rows and columns at the lower and the right border that do not fill a square are left out.
     """
     if size == 1:
         return x
@@ -82,13 +82,24 @@ def in_blocks(x: Array, size: int) -> Array:
     return blocks.swapaxes(2, 3).reshape(batch, height, width, size * size * channels)
 
 
-class MLP(nn.Module):
-    """Dense → norm → ReLU (or another activation), once per width."""
+class Torso(nn.Module):
+    """The fields of every torso. A subclass maps [batch, *obs_shape] to [batch, width] in `__call__(x, train)`."""
 
     hidden: tuple[int, ...]
+    """Widths of the dense layers, which in a torso for images come last."""
     norm: str
     kernel_init: str
+    conv: str = "matmul"
     dtype: str = "float32"
+
+    def dense(self, x: Array, train: bool, activation: Callable[[Array], Array] = nn.relu) -> Array:
+        """The dense layers at the end of a torso for images."""
+        return MLP(self.hidden, self.norm, self.kernel_init, self.conv, self.dtype, activation)(x, train)
+
+
+class MLP(Torso):
+    """Dense → norm → ReLU (or another activation), once per width."""
+
     activation: Callable[[Array], Array] = nn.relu
 
     @nn.compact
@@ -98,20 +109,6 @@ class MLP(nn.Module):
             x = nn.Dense(width, kernel_init=INITS[self.kernel_init], dtype=self.dtype)(x)
             x = self.activation(Norm(self.norm)(x, train))
         return x
-
-
-class Torso(nn.Module):
-    """What all torsos for images have in common."""
-
-    hidden: tuple[int, ...]
-    """Widths of the dense layers at the end."""
-    norm: str
-    kernel_init: str
-    conv: str = "matmul"
-    dtype: str = "float32"
-
-    def dense(self, x: Array, train: bool, activation: Callable[[Array], Array] = nn.relu) -> Array:
-        return MLP(self.hidden, self.norm, self.kernel_init, self.dtype, activation)(x, train)
 
 
 class CNN(Torso):
@@ -127,7 +124,7 @@ class CNN(Torso):
         if self._fused(x.shape):
             from pqn.networks.kernels import fused  # not every platform has Pallas' Triton backend
 
-            return self.dense(fused.stack(x, tuple(fused.Layer(*parts) for parts in self._weights())), train)
+            return self.dense(fused.conv_layers(x, tuple(fused.Layer(*parts) for parts in self._weights())), train)
         for filters, size, stride in self.layers:
             x = Conv(filters, (size, size), stride, self.conv != "native", self.dtype, init, self.same)(x)
             x = nn.relu(Norm(self.norm)(x, train))
@@ -143,14 +140,16 @@ class CNN(Torso):
         return small and plain and all(filters in (16, 32, 64) and stride == 1 for filters, _, stride in self.layers)
 
     def _weights(self) -> list[tuple[Array, ...]]:
-        """Those of each convolution and of its norm, as the layers would use them."""
+        """Kernel, bias, scale and shift of each convolution and its norm."""
         params = self.variables["params"]
         pairs = [(params[f"Conv_{i}"], params[f"Norm_{i}"]["LayerNorm_0"]) for i in range(len(self.layers))]
         return [(conv["kernel"], conv["bias"], norm["scale"], norm["bias"]) for conv, norm in pairs]
 
 
-# The network of the MinAtar paper, and JaxMARL's for Overcooked.
 TORSOS: dict[str, Callable[..., Torso]] = {
+    "mlp": MLP,
+    # The network of the MinAtar paper.
     "minatar": partial(CNN, layers=((16, 3, 1),)),
+    # JaxMARL's network for Overcooked.
     "grid": partial(CNN, layers=((32, 5, 1), (32, 3, 1), (32, 3, 1)), same=True),
 }

@@ -11,8 +11,8 @@ import pytest
 
 from pqn.config import NetworkConfig
 from pqn.networks import QNetwork
-from pqn.networks.kernels import fused
-from pqn.networks.kernels.fused import Layer, convolution, stack
+from pqn.networks.kernels import fused, tiling
+from pqn.networks.kernels.fused import Layer, conv_layers, convolution
 from pqn.networks.norms import standardised
 from pqn.types import Inputs
 
@@ -45,42 +45,42 @@ def values_and_gradients(function, x, layers):
 
 
 @pytest.mark.parametrize(("grid", "batch"), [((4, 5), 3), ((4, 5), 130), ((5, 9), 3), ((1, 3), 3)])
-@pytest.mark.parametrize("roomy", [True, False])
-def test_the_kernels_compute_what_xla_does(grid, batch, roomy, monkeypatch):
+@pytest.mark.parametrize("large", [True, False])
+def test_the_kernels_compute_what_xla_does(grid, batch, large, monkeypatch):
     """On grids padded to 32, 64 and 16 cells, and with so many samples that a part of a gradient takes two steps."""
-    monkeypatch.setattr(fused, "roomy", lambda: roomy)
+    monkeypatch.setattr(tiling, "has_large_shared_memory", lambda: large)
     assert (batch * grid[0] * grid[1] > fused.PARTS * fused.CELLS) == (batch == 130)
     x = jax.random.normal(jax.random.key(0), (batch, *grid, 6))
     layers = layers_of(jax.random.key(1), 6)
-    got = values_and_gradients(partial(stack, interpret=True), x, layers)
+    got = values_and_gradients(partial(conv_layers, interpret=True), x, layers)
     want = values_and_gradients(plain, x, layers)
     for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-4 * np.abs(theirs).max())
 
 
 @pytest.mark.parametrize(
-    ("capability", "roomy"), [("8.0", True), ("9.0", True), ("8.9", False), ("12.0", False), (None, False)]
+    ("capability", "large"), [("8.0", True), ("9.0", True), ("8.9", False), ("12.0", False), (None, False)]
 )
 @pytest.mark.parametrize("cells", [16, 32, 64])
 @pytest.mark.parametrize("features", [16, 32, 64])
-def test_what_a_kernel_loads_ahead_fits_into_a_multiprocessor(capability, roomy, cells, features, monkeypatch):
+def test_what_a_kernel_loads_ahead_fits_into_a_multiprocessor(capability, large, cells, features, monkeypatch):
     device = SimpleNamespace() if capability is None else SimpleNamespace(compute_capability=capability)
     monkeypatch.setattr(jax, "devices", lambda: [device])
-    room = (163 if roomy else 99) * 1024
-    for how, height in ((fused.how(cells, features), cells), (fused.how_to_sum(), fused.CELLS)):
+    room = (163 if large else 99) * 1024
+    for one, height in ((tiling.layer_tiling(cells, features), cells), (tiling.gradient_tiling(), fused.CELLS)):
         for channels in (1, 16, 32, 64):
-            factors = how.taps(channels) * channels * (height + features)
-            assert how.stages > 1 and 4 * (how.stages - 1) * factors <= room
+            factors = one.taps(channels) * channels * (height + features)
+            assert one.stages > 1 and 4 * (one.stages - 1) * factors <= room
     # Two programs for samples must not share a multiprocessor of 228 KB.
-    how = fused.how(cells, features)
-    taken = 4 * (how.stages - 1) * how.weights * (cells + features)
-    assert taken > 114 * 1024 or not roomy
+    one = tiling.layer_tiling(cells, features)
+    taken = 4 * (one.stages - 1) * one.weights * (cells + features)
+    assert taken > 114 * 1024 or not large
 
 
 def test_under_vmap_every_seed_has_its_own_weights():
     x = jax.random.normal(jax.random.key(0), (2, 2, 4, 5, 6))
     layers = jax.vmap(lambda key: layers_of(key, 6))(jax.random.split(jax.random.key(1), 2))
-    got = jax.vmap(partial(values_and_gradients, partial(stack, interpret=True)))(x, layers)
+    got = jax.vmap(partial(values_and_gradients, partial(conv_layers, interpret=True)))(x, layers)
     for seed in range(2):
         want = values_and_gradients(plain, x[seed], jax.tree.map(lambda p, seed=seed: p[seed], layers))
         for ours, theirs in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
@@ -89,15 +89,15 @@ def test_under_vmap_every_seed_has_its_own_weights():
 
 @pytest.fixture
 def on_a_gpu(monkeypatch):
-    """Lets the network believe it, and counts how often it asks for the kernels."""
+    """Makes the network take the GPU's path, and counts how often it asks for the kernels."""
     calls = []
 
     def counted(*args):
         calls.append(args)
-        return stack(*args, interpret=True)
+        return conv_layers(*args, interpret=True)
 
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    monkeypatch.setattr(fused, "stack", counted)
+    monkeypatch.setattr(fused, "conv_layers", counted)
     return calls
 
 

@@ -36,7 +36,7 @@ class CraftaxEnv:
     """One Craftax game as a `SingleEnv`.
 
     Death (also by lava) and, in the full game, the defeat of the boss terminate. The time limit `max_timesteps`, which
-    no observation shows, truncates. craftax's `done` does not tell the two apart. The limit is craftax's own unless
+    no observation shows, truncates. craftax's `done` does not distinguish the two. The limit is craftax's own unless
     given, 100 000 steps for Craftax and 10 000 for Classic, so that a name means the same here as elsewhere.
 
     Observations are float32, as craftax makes them. A smaller dtype would lose information. Of the symbolic ones all

@@ -65,7 +65,7 @@ class GymnaxEnv:
     Args:
       name: a gymnax id such as "CartPole-v1".
       observe: which numbers of a flat observation the agent sees, by index; `[0, 2]` hides CartPole's velocities.
-      kwargs: constructor arguments and `EnvParams` fields of that environment, told apart by their names.
+      kwargs: constructor arguments and `EnvParams` fields of that environment, distinguished by their names.
 
     Raises:
       EnvError: no discrete actions, an option that does not exist, or a value that gymnax refuses.
