@@ -27,7 +27,7 @@ from pqn.programs import evaluation, health
 from pqn.programs.base import Program, RunState
 from pqn.programs.make import make_program
 from pqn.programs.totals import first_fault
-from pqn.progress import Progress
+from pqn.progress import Progress, Status
 from pqn.runs import checkpoint, files, provenance
 from pqn.runs import directory as runs
 from pqn.runs.identity import EnvIdentity, identify, spec_to_dict
@@ -379,7 +379,7 @@ class _Loop:
         """ε and learning rate now, as the compiled program has them."""
         return schedules(self.config, self.update)
 
-    def progress_fields(self) -> dict[str, Any]:
+    def progress_fields(self) -> Status:
         """What the progress line shows."""
         means = self.pending.shown | self.pending.means(self.config)
         rate = means.get("rate")
