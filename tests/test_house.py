@@ -342,12 +342,10 @@ def test_modules_import_each_other_in_no_cycle() -> None:
     assert not cycles(ROOT), _say(cycles(ROOT))
 
 
-@in_repair
 def test_the_learner_knows_no_runs_environments_or_devices() -> None:
     assert not learner_knows(ROOT), _say(learner_knows(ROOT))
 
 
-@in_repair
 def test_the_learner_is_read_in_one_sitting() -> None:
     assert 0 < core_lines(ROOT)[LEARNER] <= MAX_LEARNER_LINES
 
