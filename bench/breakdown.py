@@ -4,6 +4,17 @@
 
 Prints, for each number of seeds, microseconds per vector step of the environment under random actions, per vector step
 of collecting, and per gradient step of learning, and the steps per second of whole updates.
+
+Two revisions are compared in one call on one machine, in turn, so that both see the same clock and the same load. Each
+runs its own copy of this file with its own copy of the package:
+
+    mkdir -p .scratch/old && git archive REVISION src bench | tar x -C .scratch/old
+    for round in 1 2; do for tree in . .scratch/old; do
+      (cd $tree && PYTHONPATH=src:. python -m bench.breakdown cartpole minatar-breakout | sed "s|^|$tree |")
+    done; done
+
+Compare the best of the rounds. PYTHONPATH comes before an installed `pqn`. The folder `.scratch` is not under version
+control: where another machine gets a copy of the working tree, it must be copied there too.
 """
 
 from __future__ import annotations

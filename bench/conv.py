@@ -35,8 +35,7 @@ def learn_seconds(conv: str, updates: int) -> float:
 
     @jax.jit
     def learn(start, data):
-        body = lambda _, c: learner.update(c, data, state.key, hyper)[0]  # noqa: E731
-        return jax.lax.fori_loop(0, updates, body, start)
+        return jax.lax.fori_loop(0, updates, lambda _, c: learner.update(c, data, state.key, hyper)[0], start)
 
     return seconds(learn, state.learner, data, repeats=2) / (
         updates * config.learner.epochs * config.learner.minibatches
@@ -51,14 +50,20 @@ def frames_seconds(conv: str, batch: int, seeds: int, steps: int = 4) -> float:
     network = QNetwork(preset("atari-pong", {"network.conv": conv}).network, num_actions=6)
     obs = jax.random.randint(jax.random.key(0), (seeds, steps, 1, batch, 1, 4, 84, 84), 0, 256).astype(jnp.uint8)
     inputs = Inputs(obs, jnp.zeros(obs.shape[:5], bool))
-    init = lambda key, x: network.init(key, (), jax.tree.map(lambda x: x[0], x))  # noqa: E731
-    variables = jax.vmap(init)(jax.random.split(jax.random.key(1), seeds), inputs)
-    loss = lambda variables, x: jnp.sum(jnp.square(network.apply(variables, (), x)[1]))  # noqa: E731
+
+    def init(key, x):
+        return network.init(key, (), jax.tree.map(lambda x: x[0], x))
+
+    def loss(variables, x):
+        return jnp.sum(jnp.square(network.apply(variables, (), x)[1]))
+
+    def step(now, x):
+        return jax.tree.map(lambda value, gradient: value - 1e-6 * gradient, now, jax.grad(loss)(now, x)), None
 
     def descend(variables, inputs):
-        move = lambda value, gradient: value - 1e-6 * gradient  # noqa: E731
-        step = lambda now, x: (jax.tree.map(move, now, jax.grad(loss)(now, x)), None)  # noqa: E731
         return jax.lax.scan(step, variables, inputs)[0]
+
+    variables = jax.vmap(init)(jax.random.split(jax.random.key(1), seeds), inputs)
 
     return seconds(jax.jit(over_seeds(descend, seeds)), variables, inputs) / steps
 
@@ -72,7 +77,7 @@ def compare_frames(batch: int, seeds: int) -> None:
 
 def compare_minatar() -> None:
     matmul, native = learn_seconds("matmul", 4), learn_seconds("native", 1)
-    matmul = min(matmul, learn_seconds("matmul", 4))  # once more after the other, lest the machine's mood decides
+    matmul = min(matmul, learn_seconds("matmul", 4))  # once more after the other: the machine's speed varies
     row = {"matmul_ms": 1e3 * matmul, "native_ms": 1e3 * native, "ratio": native / matmul, "goal": 5.0}
     print(json.dumps({"bench": "conv", "device": jax.devices()[0].device_kind} | row))
 

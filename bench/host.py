@@ -1,10 +1,10 @@
 """Environments outside of JAX: how much of the simulator's own speed collecting and training reach.
 
     python -m bench.host --env gymnasium:LunarLander-v3 --num-envs 64 [--kwargs vectorization_mode=async]
-    python -m bench.host --preset atari-pong --beside 8     # network, batch and environments of a preset
+    python -m bench.host --preset atari-pong --greedy-envs 8   # network, batch and environments of a preset
     python -m bench.host --preset atari-pong --groups 2 3   # the pool in two groups, and in three
     python -m bench.host --env busy --work 100          # a simulator that takes 100 µs a step, in this very thread
-    python -m bench.host --env busy --concurrent        # or beside it, as one with threads of its own
+    python -m bench.host --env busy --concurrent        # or in threads of its own
 
 One process, five measurements of the same number of steps, interleaved and repeated; the best of each counts, since
 noise only ever slows down. Alone: one pool of N environments stepped with random actions. Grouped: the groups of a run,
@@ -41,7 +41,7 @@ from pqn.types import EnvSpec, TimeStep
 
 
 class Busy:
-    """N environments that each take `work` microseconds a step: of this thread, or beside it, one batch at a time."""
+    """N environments that each take `work` microseconds a step: of this thread, or of another, one batch at a time."""
 
     free_at = 0.0  # when the workers, which all pools share, have done what they were sent
 
@@ -183,26 +183,36 @@ def training(program: SimulatorProgram, state: RunState, updates: int) -> tuple[
     return clock.read(), state
 
 
-def main() -> None:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--preset", default=None, help="a preset instead of the options up to --minibatches")
     parser.add_argument("--env", default="busy")
     parser.add_argument("--num-envs", type=int, default=64)
     parser.add_argument("--work", type=float, default=100.0, help="µs a step of the `busy` simulator")
-    parser.add_argument("--concurrent", action="store_true", help="let the `busy` simulator work beside this thread")
+    parser.add_argument("--concurrent", action="store_true", help="let the `busy` simulator work in threads of its own")
     parser.add_argument("--pixels", action="store_true", help="observations of the `busy` simulator like Atari's")
     parser.add_argument("--rollout", type=int, default=32)
     parser.add_argument("--hidden", type=int, nargs="*", default=[32])
     parser.add_argument("--torso", default="mlp")
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--minibatches", type=int, default=4)
-    parser.add_argument("--beside", type=int, default=0, help="greedy environments beside training; counted as steps")
+    parser.add_argument(
+        "--greedy-envs",
+        dest="beside",
+        type=int,
+        default=0,
+        help="greedy environments to step during training; they count as steps",
+    )
     parser.add_argument(
         "--groups", type=int, nargs="+", default=None, help="into how many the pool is split; a row each"
     )
     parser.add_argument("--repeats", type=int, default=8)
     parser.add_argument("--kwargs", nargs="*", type=pair, default=[])
-    given = parser.parse_args()
+    return parser
+
+
+def main() -> None:
+    given = _parser().parse_args()
     config = _config(given)
     if given.preset:
         given.env, given.num_envs, given.rollout = config.env.name, config.env.num_envs, config.learner.rollout_steps

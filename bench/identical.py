@@ -1,18 +1,27 @@
 """Do two versions of this repository train the same parameters, bit for bit?
 
     python -m bench.identical REVISION [--presets NAME …] [--updates 3]
+    python -m bench.identical REVISION --programs
 
 Trains each preset for a few updates with this working tree and with a checkout of REVISION, both by the command line,
 and compares the bytes of every parameter in the final checkpoints. Exit 1 where a preset differs. A refactoring must
 print "identical" everywhere; a fix that is meant to change numbers shows here which presets it changes.
+
+`--programs` compares what is given to the compiler instead of what comes out: the StableHLO text of a chunk of updates,
+but for the names of functions. It is quicker and stricter. Equal programs give equal numbers on every device; different
+ones may still give equal numbers. Simulators have no such program and are left out.
+
+Only `pqn train`, the tensors `learner/params/…` of a checkpoint and `bench.programs.program_of` are used of a revision.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -51,8 +60,50 @@ def train(tree: Path, preset: str, updates: int, out: Path, steps_per_update: in
         raise SystemExit(f"{preset} with {tree}: {done.stderr.strip().splitlines()[-1]}")
     newest = max((out / "checkpoints").glob("step-*"))
     with safe_open(newest / "state.safetensors", "numpy") as file:
-        names = [name for name in file.keys() if name.startswith("learner/params/")]  # noqa: SIM118
-        return {name: hashlib.sha256(file.get_tensor(name).tobytes()).hexdigest() for name in names}
+        names = file.keys()
+        parameters = [name for name in names if name.startswith("learner/params/")]
+        return {name: hashlib.sha256(file.get_tensor(name).tobytes()).hexdigest() for name in parameters}
+
+
+LOWER = """
+import sys, jax, jax.numpy as jnp
+from bench.programs import program_of
+
+program = program_of(sys.argv[1], 2)
+state = jax.eval_shape(jax.vmap(program.init_one), program.seeds)
+sys.stdout.write(jax.jit(program._chunk).lower(state, program.hyper, jnp.int32(2)).as_text())
+"""
+
+
+def program_text(tree: Path, preset: str) -> list[str]:
+    """The lines of the program that the code in `tree` gives to the compiler, functions numbered instead of named."""
+    words = [preset, *(f"{name}={value}" for name, value in SMALL.get(preset, {}).items())]
+    environment = os.environ | {"PYTHONPATH": f"{tree / 'src'}:{tree}", "JAX_PLATFORMS": "cpu"}
+    words = [sys.executable, "-c", LOWER, ",".join(words)]
+    done = subprocess.run(words, check=False, cwd=tree, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{preset} with {tree}: {done.stderr.strip().splitlines()[-1]}")
+    numbers: dict[str, str] = {}
+    return re.sub(r"@\w+", lambda name: numbers.setdefault(name[0], f"@{len(numbers)}"), done.stdout).splitlines()
+
+
+def compare_programs(other: Path, preset: str) -> str | None:
+    """How the programs of a preset differ; None where they do not."""
+    ours, theirs = program_text(ROOT, preset), program_text(other, preset)
+    if ours == theirs:
+        return None
+    pairs = list(itertools.zip_longest(ours, theirs, fillvalue=""))
+    first = next(line for line, (a, b) in enumerate(pairs, 1) if a != b)
+    return f"{len(ours)} and {len(theirs)} lines, the first difference in line {first}: {pairs[first - 1]}"
+
+
+def compare_parameters(other: Path, preset: str, updates: int, scratch: Path) -> str | None:
+    """Which parameters differ after training a preset; None where none does."""
+    size = steps_per_update(preset)
+    ours = train(ROOT, preset, updates, scratch / f"{preset}-ours", size)
+    theirs = train(other, preset, updates, scratch / f"{preset}-theirs", size)
+    changed = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
+    return ", ".join(changed[:3]) if changed else None
 
 
 def steps_per_update(preset: str) -> int:
@@ -67,6 +118,7 @@ def main() -> int:
     parser.add_argument("revision")
     parser.add_argument("--presets", nargs="+", default=list(SMALL))
     parser.add_argument("--updates", type=int, default=3)
+    parser.add_argument("--programs", action="store_true", help="compare the StableHLO text instead of parameters")
     given = parser.parse_args()
     different = []
     with tempfile.TemporaryDirectory() as scratch:
@@ -75,14 +127,13 @@ def main() -> int:
             ["git", "worktree", "add", "--quiet", "--detach", str(other), given.revision], cwd=ROOT, check=True
         )
         try:
-            for preset in given.presets:
-                size = steps_per_update(preset)
-                runs = {name: Path(scratch) / f"{preset}-{name}" for name in ("ours", "theirs")}
-                ours = train(ROOT, preset, given.updates, runs["ours"], size)
-                theirs = train(other, preset, given.updates, runs["theirs"], size)
-                changed = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
-                print(f"{preset:<28}{'different: ' + ', '.join(changed[:3]) if changed else 'identical'}", flush=True)
-                different += [preset] if changed else []
+            for preset in [name for name in given.presets if not (given.programs and name.startswith("atari"))]:
+                if given.programs:
+                    found = compare_programs(other, preset)
+                else:
+                    found = compare_parameters(other, preset, given.updates, Path(scratch))
+                print(f"{preset:<28}{'identical' if found is None else f'different: {found}'}", flush=True)
+                different += [preset] if found else []
         finally:
             subprocess.run(["git", "worktree", "remove", "--force", str(other)], cwd=ROOT, check=True)
     print(json.dumps({"revision": given.revision, "updates": given.updates, "different": different}))

@@ -74,7 +74,7 @@ def reference(run: Path) -> Reference:
 def kill_once(run: Path, known: Reference, chance: random.Random) -> str | None:
     """Starts or resumes a run and kills it. Returns what it was at, None if it was quicker and ended by itself.
 
-    Half of the kills fall anywhere in the life of a process, half in its training, which is short beside its start.
+    Half of the kills fall at any time of a process, half in its training, which takes less time than its start.
     """
     log = run / "metrics.jsonl"
     before = log.stat().st_mtime_ns if log.exists() else 0

@@ -3,7 +3,7 @@
     python -m bench.publish RUN… --out results/minatar [--metric NAME] [--training] [--commit HASH]
 
 Writes OUT.json (one entry per run: command, commit, device, date, versions, greedy returns per seed, learning curve,
-speed, peak device memory beside what a replay buffer of a million transitions would hold) and OUT.png (one panel per
+speed, peak device memory and the memory of a replay buffer of a million transitions) and OUT.png (one panel per
 task, of the return or of a metric of the environment's own, such as win; of greedy evaluations or, where those are few,
 of the episodes of `--training`). `--commit` is for machines on which the code ran without its git history.
 """

@@ -1,4 +1,4 @@
-"""Steps per second beside rejax's PQN, at the paper's CartPole configuration, in one run on one machine.
+"""Steps per second compared with rejax's PQN, at the paper's CartPole configuration, in one run on one machine.
 
     python -m bench.rejax_ratio
 
@@ -91,7 +91,7 @@ def main() -> None:
     given = parser.parse_args()
     python = prepare(given.venv)
     ours, theirs = [], []
-    for _ in range(given.rounds):  # taking turns, so that both meet the machine in the same mood
+    for _ in range(given.rounds):  # in turn, so that both meet the same load of the machine
         ours.append(measure(sys.executable, OURS))
         theirs.append(measure(python, THEIRS))
     row = {

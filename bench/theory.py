@@ -1,4 +1,4 @@
-"""What the stability meter costs beside a training update, on the network sizes PQN is used with.
+"""What the stability meter costs compared with a training update, on the network sizes PQN is used with.
 
     python -m bench.theory [--iterations 40] [--batch 256] [--networks small large]
 

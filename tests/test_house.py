@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # A room may import from its own row and from the rows above.
 LAYERS = (
-    ("errors", "fields", "types", "arrays", "loops", "device", "terminal", "progress"),
+    ("errors", "fields", "renamed", "types", "arrays", "loops", "device", "terminal", "progress"),
     ("returns", "exploration"),
     ("config",),
     ("presets",),
@@ -342,17 +342,14 @@ def test_modules_import_each_other_in_no_cycle() -> None:
     assert not cycles(ROOT), _say(cycles(ROOT))
 
 
-@in_repair
 def test_the_learner_knows_no_runs_environments_or_devices() -> None:
     assert not learner_knows(ROOT), _say(learner_knows(ROOT))
 
 
-@in_repair
 def test_the_learner_is_read_in_one_sitting() -> None:
     assert 0 < core_lines(ROOT)[LEARNER] <= MAX_LEARNER_LINES
 
 
-@in_repair
 def test_the_core_is_small() -> None:
     assert sum(core_lines(ROOT).values()) <= MAX_CORE_LINES, core_lines(ROOT)
 
@@ -377,7 +374,6 @@ def test_names_say_what_things_are() -> None:
     assert not empty_names(ROOT), _say(empty_names(ROOT))
 
 
-@in_repair
 def test_tests_mirror_the_source() -> None:
     assert not unmirrored(ROOT), _say(unmirrored(ROOT))
 

@@ -94,7 +94,7 @@ def test_a_name_that_is_no_text():
 def test_a_stream_that_fails_is_silent(tmp_path):
     with open(tmp_path / "closed", "w") as closed:
         pass
-    full = open("/dev/full", "w", buffering=1)  # noqa: SIM115 (closing it fails, too)
+    full = io.TextIOWrapper(io.FileIO("/dev/full", "w"), line_buffering=True)  # no `with`: closing it fails, too
     for stream in (None, closed, full):
         guarded = SafeStream(stream)
         progress = Progress(safe(guarded))

@@ -6,19 +6,35 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any, TextIO
+from collections.abc import Iterator, Mapping
+from typing import NotRequired, TextIO, TypedDict
 
 from pqn.terminal import cells, columns, cut, safe, showable
 
-# In a log file; of a long run, a fiftieth of its time so far: hundreds of lines in days, not a hundred thousand.
+# Between two lines of a log file: 5 s, or 2 % of the time so far where that is more, so that days give few lines.
 SECONDS_BETWEEN_LINES, SHARE_BETWEEN_LINES = 5.0, 0.02
-# What a narrow terminal can do without, first to last.
+# What is left out of the line on a narrow terminal, in this order.
 DISPENSABLE = ("loss", "epsilon", "step", "rate", "eval", "eta")
+
+Status = TypedDict(
+    "Status",
+    {
+        "step": int,
+        "total": int,
+        "return": float | None,
+        "eval": float | None,
+        "unfinished": NotRequired[Mapping[str, int] | None],  # of the last evaluation: "total" and "episodes"
+        "epsilon": float,
+        "loss": float | None,
+        "rate": float | None,
+        "eta": float | None,
+    },
+)
+"""The state of a run, as the progress line shows it; None where there is nothing to show yet."""
 
 
 class Progress:
-    """Reports to a stream, and goes on in silence where the stream fails; `quiet` shows warnings only."""
+    """Reports to a stream. Nothing is shown where the stream fails; with `quiet`, only warnings are."""
 
     def __init__(self, stream: TextIO | None = None, quiet: bool = False):
         self.stream = safe(sys.stderr if stream is None else stream)
@@ -27,7 +43,7 @@ class Progress:
         self._width = 0  # of the live line now on screen
         self._last = 0.0
         self._began = time.monotonic()
-        self._pending: dict[str, Any] | None = None
+        self._pending: Status | None = None
 
     def note(self, text: str) -> None:
         """A line that stays."""
@@ -40,13 +56,13 @@ class Progress:
         print(text, file=self.stream, flush=True)
 
     def status(self, text: str) -> None:
-        """A passing remark, for terminals only."""
+        """A line that the next one replaces; for terminals only."""
         if self.live and not self.quiet:
             self._draw(cut(text, self._room()))
 
     @contextlib.contextmanager
     def working(self, text: str, every: float = 1.0) -> Iterator[None]:
-        """Shows on a terminal what is being done, and for how long it has been, `every` so many seconds."""
+        """Shows on a terminal what is being done and since when, renewed every `every` seconds."""
         began, done = time.monotonic(), threading.Event()
 
         def show() -> None:
@@ -63,8 +79,8 @@ class Progress:
             self._clear()
             self.stream.flush()
 
-    def update(self, fields: dict[str, Any]) -> None:
-        """The state of the run: step, total, return, eval, epsilon, loss, rate, eta."""
+    def update(self, fields: Status) -> None:
+        """Shows the state of the run."""
         if self.quiet:
             return
         now = time.monotonic()
@@ -79,7 +95,7 @@ class Progress:
             self._pending = None
 
     def end(self) -> None:
-        """Leaves the last state standing."""
+        """Shows the last state in a line that stays."""
         if self._pending is not None and not self.quiet:
             self._clear()
             line = fitted_line(self._pending, self._room()) if self.live else format_line(self._pending)
@@ -89,7 +105,7 @@ class Progress:
     def _room(self) -> int:
         """Columns for the live line now: a terminal may be resized, and one that fills its last column scrolls.
 
-        Letters that the terminal cannot show are spelt out and take more room.
+        Letters that the terminal cannot show are written in other letters, which take more room.
         """
         return columns(self.stream) - 1 - (len(showable("ε…", self.stream)) - 2)
 
@@ -105,7 +121,7 @@ class Progress:
             self._width = 0
 
 
-def format_line(fields: dict[str, Any], without: tuple[str, ...] = ()) -> str:
+def format_line(fields: Status, without: tuple[str, ...] = ()) -> str:
     """`  45 %  230 k steps  return 187.3  eval 203.1  ε 0.20  loss 0.0132  61.2 k steps/s  ETA 0:04`."""
     parts = {"share": f"{100 * fields['step'] / fields['total']:3.0f} %", "step": f"{human(fields['step'])} steps"}
     if fields["return"] is not None:
@@ -125,7 +141,7 @@ def format_line(fields: dict[str, Any], without: tuple[str, ...] = ()) -> str:
     return "  ".join(text for name, text in parts.items() if name not in without)
 
 
-def fitted_line(fields: dict[str, Any], width: int) -> str:
+def fitted_line(fields: Status, width: int) -> str:
     """The line of a run in at most `width` columns: what matters least is left out first."""
     lines = (format_line(fields, DISPENSABLE[:count]) for count in range(len(DISPENSABLE) + 1))
     return next((line for line in lines if cells(line) <= width), cut(format_line(fields, DISPENSABLE), width))

@@ -1,6 +1,6 @@
 """Text for a terminal, a pipe or a file that may be closed, full, narrow, or unable to show a letter.
 
-What a program says must never end what it does: a run goes on when nobody reads its progress any more.
+Output that fails must not end a run: training goes on when nobody reads its progress any more.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import unicodedata
+from collections.abc import Callable
 from typing import Any, TextIO, cast
 
 _ASCII = {
@@ -44,18 +45,18 @@ class SafeStream:
             return False
 
     def settle(self) -> None:
-        """Writes what is left; if that fails, it goes nowhere, for Python would try once more at its exit."""
+        """Writes what is left. If that fails, it is sent to the null device: Python would try once more at its exit."""
         self.flush()
         if self.failure is not None and self._stream is not None:
             with contextlib.suppress(OSError, ValueError, AttributeError):
-                nobody = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nobody, self._stream.fileno())
-                os.close(nobody)
+                null = os.open(os.devnull, os.O_WRONLY)
+                os.dup2(null, self._stream.fileno())
+                os.close(null)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
 
-    def _attempt(self, action: Any) -> None:
+    def _attempt(self, action: Callable[[TextIO], object]) -> None:
         if self._stream is None or self.failure is not None:
             return
         try:
@@ -70,7 +71,7 @@ def safe(stream: TextIO | SafeStream | None) -> TextIO:
 
 
 def open_missing() -> None:
-    """Gives the descriptors of standard input, output and error to nobody where they are closed (`2>&-`).
+    """Opens the null device for standard input, output and error where they are closed (`2>&-`).
 
     Otherwise the next file that is opened gets the number, and what a library prints ends up in a checkpoint.
     """
@@ -81,8 +82,8 @@ def open_missing() -> None:
             os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # the lowest free number, so this one
 
 
-def showable(text: str, stream: Any) -> str:
-    """`text` in letters that the stream's encoding has: ε as eps, and a question mark where nothing comes near."""
+def showable(text: str, stream: object) -> str:
+    """`text` in letters that the stream's encoding has: ε as eps, and a question mark where there is none like it."""
     encoding = getattr(stream, "encoding", None) or "utf-8"
     try:
         text.encode(encoding)
@@ -94,7 +95,7 @@ def showable(text: str, stream: Any) -> str:
         return text
 
 
-def columns(stream: Any = None) -> int:
+def columns(stream: TextIO | None = None) -> int:
     """The width of the terminal behind a stream now; 80 where there is none."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         width = os.get_terminal_size((sys.stderr if stream is None else stream).fileno()).columns

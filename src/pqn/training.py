@@ -12,7 +12,6 @@ import os
 import signal
 import time
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -29,7 +28,7 @@ from pqn.programs import evaluation, health
 from pqn.programs.base import Program, RunState
 from pqn.programs.make import make_program
 from pqn.programs.totals import first_fault
-from pqn.progress import Progress
+from pqn.progress import Progress, Status
 from pqn.runs import checkpoint, files, provenance
 from pqn.runs import directory as runs
 from pqn.runs.identity import EnvIdentity, identify, spec_to_dict
@@ -355,7 +354,7 @@ class _Loop:
         self.run.write_json(runs.SUMMARY, summary)
         return Result(self.run.path, runs.read_summary(self.run))
 
-    def unfinished(self) -> Mapping[str, object] | None:
+    def unfinished(self) -> dict[str, Any] | None:
         """How many episodes of the last evaluation did not end, and are in none of its means."""
         if self.last_eval is None:
             return None
@@ -379,7 +378,7 @@ class _Loop:
         """ε and learning rate now, as the compiled program has them."""
         return schedules(self.config, self.update)
 
-    def progress_fields(self) -> dict[str, object]:
+    def progress_fields(self) -> Status:
         """What the progress line shows."""
         means = self.pending.shown | self.pending.means(self.config)
         rate = means.get("rate")

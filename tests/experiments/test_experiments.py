@@ -89,7 +89,7 @@ def test_deepsea_depth_10_is_solved():
     config = DeepSeaConfig(depth=10, norms=("layer",), ensemble=10, seeds=1, episodes=1000, chunk=50)
     result = deepsea.run(config)
     assert result.summary()["layer"]["solved"] == 1
-    assert result.runs["layer"].solved()[0] < 2**10 / 2  # dithering needs about 2^10 episodes
+    assert result.runs["layer"].solved()[0] < 2**10 / 2  # random exploration needs about 2^10 episodes
 
 
 @pytest.mark.parametrize("norm", ["none", "batch"])

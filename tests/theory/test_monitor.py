@@ -151,7 +151,7 @@ def test_the_meter_knows_what_the_run_has(measured):
     one = jax.tree.map(lambda x: x[0], jax.jit(jax.vmap(bare.init_one))(bare.seeds))
     monitor = Monitor(bare, transitions=8, iterations=2)
     assert monitor.setting(one).norm == "none"  # no hidden layer, so nothing that could be normalised
-    assert monitor.final is None  # nor anything beside the final layer
+    assert monitor.final is None  # there is no other layer than the final one
 
 
 def test_stability_command(finished_run, capsys):

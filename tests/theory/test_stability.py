@@ -145,11 +145,11 @@ def test_several_batches_average_to_their_union():
     params = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), params)
     parts = [_batch(rng, observe, greedy=True)._replace(weight=None) for _ in range(3)]
     union = jax.tree.map(lambda *x: jnp.concatenate(x), *parts)
-    apart, together = (stability(q_fn, params, b, final="head", iterations=26) for b in (parts, union))
-    assert apart.transitions == together.transitions == 18
+    split, together = (stability(q_fn, params, b, final="head", iterations=26) for b in (parts, union))
+    assert split.transitions == together.transitions == 18
     for name in ("largest", "regularised", "update", "final", "inner"):
-        np.testing.assert_allclose(getattr(apart, name).value, getattr(together, name).value, rtol=2e-3, atol=1e-5)
-    np.testing.assert_allclose(apart.td_rms, together.td_rms, rtol=1e-5)
+        np.testing.assert_allclose(getattr(split, name).value, getattr(together, name).value, rtol=2e-3, atol=1e-5)
+    np.testing.assert_allclose(split.td_rms, together.td_rms, rtol=1e-5)
 
 
 def _linear(params, x):

@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
     Returns:
       The exit status: 0; 2 for the user's mistakes, and where the output could not be written; 1 for divergence and for
-      errors that nobody expected; 130 for Ctrl-C.
+      unexpected errors; 130 for Ctrl-C.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
     open_missing()

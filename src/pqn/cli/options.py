@@ -166,21 +166,21 @@ def _bounds(hint: object) -> list[str]:
     return [describe(hint)] if bare in (int, float) and bounds != Within() else []
 
 
-def _kind(hint: Any) -> dict[str, Any]:
-    """How argparse should read a field of this type; what the value must fulfil is the field's own matter."""
-    hint, _ = split(hint)
-    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+def _kind(hint: object) -> dict[str, Any]:
+    """How argparse should read a field of this type. The field itself checks the value."""
+    bare, _ = split(hint)
+    origin, arguments = typing.get_origin(bare), typing.get_args(bare)
     if origin is typing.Literal:
         return {"type": str, "metavar": "|".join(arguments)}
     if origin is tuple:
-        return {"nargs": "*", "action": _Tuple, **_kind(arguments[0])}
+        return {"nargs": "*", **_kind(arguments[0])}
     if type(None) in arguments:  # an optional number: leaving it out is how to say None
         return _kind(arguments[0])
     if origin is dict:
         return {"nargs": "*", "type": pair, "metavar": "KEY=VALUE", "action": _Dict}
-    if hint is bool:
+    if bare is bool:
         return {"nargs": "?", "const": True, "type": truth, "metavar": "true|false"}
-    return {"type": {int: whole, float: number, str: str}[hint], "metavar": {int: "N", float: "X", str: "NAME"}[hint]}
+    return {"type": {int: whole, float: number, str: str}[bare], "metavar": {int: "N", float: "X", str: "NAME"}[bare]}
 
 
 def within(hint: object) -> Callable[[str], float]:
@@ -203,17 +203,6 @@ def path(text: str) -> str:
     return text
 
 
-class _Tuple(argparse.Action):
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[object] | None,
-        option_string: str | None = None,
-    ) -> None:
-        setattr(namespace, self.dest, tuple(values or ()))
-
-
 class _Dict(argparse.Action):
     def __call__(
         self,
@@ -231,7 +220,7 @@ class _Dict(argparse.Action):
 
 
 def whole(text: str) -> int:
-    """A whole number; `1e7` and `10_000` are welcome."""
+    """A whole number; `1e7` and `10_000` are read too."""
     for read in (int, _whole_float):
         with contextlib.suppress(ValueError):
             return read(text)

@@ -140,7 +140,7 @@ class DeepSeaConfig:
 
     Numbers marked [b] are those of bsuite's TensorFlow agent (tf/boot_dqn/agent.py, `default_agent`), the older of its
     two; the paper names no version. Its run script differs in a buffer of 100 000 and in ε = 0. We take ε = 0 from
-    there, since with ε > 0 part of the exploration would be dithering. The JAX agent is `prior_scale` 5 and
+    there, since with ε > 0 part of the exploration would be random. The JAX agent is `prior_scale` 5 and
     `mask_probability` 1.
     """
 

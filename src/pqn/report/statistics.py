@@ -1,4 +1,4 @@
-"""Statistics over few runs: point estimates that resist outliers, and intervals that admit how few runs there were.
+"""Statistics over few runs: point estimates that resist outliers, and intervals that show how few runs there were.
 
 Follows Agarwal et al., "Deep Reinforcement Learning at the Edge of the Statistical Precipice" (NeurIPS 2021): the
 interquartile mean over all runs and tasks, with percentile bootstrap intervals stratified by task. NumPy only.
@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-_BLOCK = 1 << 21  # numbers in flight while bootstrapping, so that long curves do not exhaust the memory
+_BLOCK = 1 << 21  # numbers held at once while bootstrapping, so that long curves do not exhaust the memory
 
 
 class Statistic(Protocol):
@@ -99,7 +99,6 @@ def aggregate_curve(
     *,
     confidence: float = 0.95,
     resamples: int = 2000,
-    seed: int = 0,
 ) -> Band:
     """Return the statistic of a learning curve over its runs at each point, with a bootstrap interval.
 
@@ -110,11 +109,10 @@ def aggregate_curve(
         statistic: point estimate.
         confidence: probability mass of the band at each point.
         resamples: number of bootstrap samples.
-        seed: the same seed gives the same band.
     """
     values = np.asarray(values, float)
     center = statistic(values.reshape(len(values), int(np.prod(values.shape[1:]))), axis=-1)
-    return Band(center, *_bootstrap(values, statistic, confidence, resamples, seed))
+    return Band(center, *_bootstrap(values, statistic, confidence, resamples, seed=0))
 
 
 def _average(values: np.ndarray, which: np.ndarray, axis: int | None) -> np.ndarray:

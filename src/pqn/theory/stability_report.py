@@ -9,7 +9,7 @@ from pqn.theory.regulariser import Regulariser
 
 
 class Setting(NamedTuple):
-    """What the learner already has, so that advice does not name it again; None where nobody said."""
+    """What the learner already has, so that advice does not name it again; None where it is not known."""
 
     norm: str | None = None
     """Normalisation of the hidden layers: "layer", "batch", "batch_renorm" or "none" (also: no hidden layer)."""
