@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 from conftest import build, run_updates, tiny
 
-from pqn.algorithms import packing
 from pqn.algorithms.base import Hyper
-from pqn.algorithms.packing import pack
 from pqn.algorithms.pqn import PQN
 from pqn.algorithms.segments import Segments, pick, segmented
 from pqn.programs import rollout
@@ -88,30 +86,6 @@ def test_gradients_are_clipped():
     state = run_updates(build(tiny({"learner.max_grad_norm": 1e-9, "learner.optimizer": "adam"})), 1)
     moments = jax.tree.leaves(state.learner.opt.mu)
     assert moments and all(np.all(np.abs(moment) < 1e-9) for moment in moments)
-
-
-def test_packed_parameters_are_a_vector_and_the_large_ones(monkeypatch):
-    monkeypatch.setattr(packing, "LARGE", 8)
-    params = {
-        "a": jnp.arange(3.0),
-        "b": {"c": jnp.arange(10.0).reshape(2, 5), "d": jnp.ones((1, 7))},
-        "e": jnp.zeros(()),
-    }
-    packed = pack(params)
-    assert [part.shape for part in packed.arrays] == [(11,), (2, 5)]
-    jax.tree.map(np.testing.assert_array_equal, packed.unpack(), params)
-
-
-@pytest.mark.parametrize("clipped", [1e9, 1e-3])
-def test_learning_does_not_depend_on_what_is_large(clipped, monkeypatch):
-    def learned(large):
-        monkeypatch.setattr(packing, "LARGE", large)
-        state = run_updates(build(tiny({"learner.max_grad_norm": clipped})), 3)
-        return state.learner
-
-    one, many = learned(10**9), learned(8)
-    assert len(jax.tree.leaves(many.opt)) > len(jax.tree.leaves(one.opt))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), one.params, many.params)
 
 
 def test_observations_keep_their_dtype_and_next_obs_is_not_stored():

@@ -34,7 +34,7 @@ def test_part_of_a_long_run_is_its_beginning_to_the_bit(tmp_path):
 
 def test_the_record_says_what_the_program_does():
     config = tiny({"learner.eps_decay": 0.3, "learner.lr": 0.02, "learner.schedule_steps": 1280}, total_steps=640)
-    hyper, learner = Hyper.of(config), build(config).learner
+    hyper, learner = Hyper.of(config), build(config).algorithm
     per_update = config.learner.epochs * config.learner.minibatches
     for update in range(0, 25, 3):
         state: LearnerState = learner.init(jax.random.key(0))._replace(updates=jnp.int32(update))
@@ -70,7 +70,7 @@ def test_a_schedule_that_cannot_be_is_refused(options, said):
 def test_counters_of_very_long_runs_do_not_overflow():
     """At 2³¹ gradient steps and beyond the learning rate goes on falling, and ε stays where it ended."""
     longest = tiny(total_steps=64 * (MOST - 1))
-    hyper, learner = Hyper.of(longest), build(tiny()).learner
+    hyper, learner = Hyper.of(longest), build(tiny()).algorithm
     state = learner.init(jax.random.key(0))
     per_update = longest.learner.epochs * longest.learner.minibatches
     rates = []

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from . import core, environments, host, networks, presets, records, simulators, theory
+from . import algorithms, environments, equations, host, networks, presets, programs, records, simulators, theory
 
 MUTATIONS = [
-    *core.MUTATIONS,
+    *equations.MUTATIONS,
+    *algorithms.MUTATIONS,
+    *programs.MUTATIONS,
     *host.MUTATIONS,
     *environments.MUTATIONS,
     *simulators.MUTATIONS,

@@ -1,0 +1,54 @@
+"""Hyperparameters that are traced, and the work of an update in parts."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from conftest import build, tiny
+from test_pqn import fake_rollout
+
+from pqn.algorithms.base import TRACED, Hyper, Work
+from pqn.algorithms.segments import segmented
+from pqn.config import Config
+
+
+def other_numbers() -> dict[str, float]:
+    """For every traced option a value of its own that is not its default, and not 0."""
+    return {f"learner.{name}": 0.5 + 0.01 * i for i, name in enumerate(TRACED)}
+
+
+def test_each_traced_option_has_its_own_name():
+    options = other_numbers()
+    assert len(set(options.values())) == len(options) >= 10
+    hyper = Hyper.of(Config().replace(options))
+    assert {f"learner.{name}": float(getattr(hyper, name)) for name in TRACED} == {
+        name: float(np.float32(value)) for name, value in options.items()
+    }
+
+
+def test_epsilon_falls_from_start_to_finish_and_the_rate_from_its_option():
+    hyper = Hyper.of(tiny({"learner.eps_start": 0.9, "learner.eps_finish": 0.1, "learner.eps_decay": 0.5}))
+    np.testing.assert_allclose([hyper.epsilon(update) for update in (0, 5, 9)], [0.9, 0.1, 0.1], rtol=1e-6)
+    np.testing.assert_allclose(hyper.learning_rate(0.0, 8), 1e-4, rtol=1e-6)
+
+
+def test_a_traced_option_is_not_part_of_the_program():
+    """Other numbers, the same program: nothing is compiled again, and a sweep can be a vmap."""
+
+    def traced(options):
+        program = build(tiny({"learner.l2_final": 0.1, "learner.l2_inner": 0.1} | options))
+        one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), program.state_shape)
+        return str(jax.make_jaxpr(program.update_one)(one, program.hyper))
+
+    assert traced({}) == traced(other_numbers())
+
+
+def test_a_part_of_the_work_is_some_of_its_gradient_steps():
+    data, number = fake_rollout()
+    segments = segmented(data, number * 1.0, number * 1.0, 2)
+    work = Work(segments, jnp.arange(24).reshape(8, 3), 100.0 + jnp.arange(8.0), {})
+    part = work.part(jnp.int32(3), 2)
+    np.testing.assert_array_equal(part.orders, [[9, 10, 11], [12, 13, 14]])
+    np.testing.assert_array_equal(part.steps, [103.0, 104.0])
+    assert part.segments is segments
