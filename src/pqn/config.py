@@ -18,8 +18,8 @@ from pqn.fields import OneOf, Options, Within, brief, hints, is_group
 
 MOST = 2**31 - 1  # what the compiled program can count to
 
-ALGORITHMS: dict[str, str] = {"pqn": "pqn.algorithms.pqn:PQN"}
-"""Each algorithm's name and its class, as `module:class`. The class is imported when it is used."""
+ALGORITHMS = ["pqn"]
+"""Names of algorithms. Each is what `algorithms/NAME.py` calls ALGORITHM, with _ in the file's name for - in NAME."""
 
 Group = TypeVar("Group", bound=Options)
 Copies = Annotated[int, Within(1, 2**20)]  # of environments

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -19,8 +22,12 @@ class Another(PQN):
 
 
 def test_the_name_chooses_the_class(monkeypatch):
-    monkeypatch.setitem(ALGORITHMS, "another", f"{__name__}:Another")
-    assert type(make_algorithm(Config().replace(algorithm="another"), SPEC)) is Another
+    monkeypatch.setitem(sys.modules, "pqn.algorithms.one_more", SimpleNamespace(ALGORITHM=Another))
+    ALGORITHMS.append("one-more")
+    try:
+        assert type(make_algorithm(Config().replace(algorithm="one-more"), SPEC)) is Another
+    finally:
+        ALGORITHMS.remove("one-more")
     assert type(make_algorithm(Config(), SPEC)) is PQN
 
 

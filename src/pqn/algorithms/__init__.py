@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from pqn.config import ALGORITHMS, Config
+from pqn.config import Config
 from pqn.types import EnvSpec
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def make_algorithm(config: Config, spec: EnvSpec) -> Algorithm:
     Raises:
       ConfigError: its network cannot take the environment's observations.
     """
-    module, _, name = ALGORITHMS[config.algorithm].partition(":")
-    algorithm: Algorithm = getattr(importlib.import_module(module), name)(config, spec)
+    module = importlib.import_module(f"{__name__}.{config.algorithm.replace('-', '_')}")
+    algorithm: Algorithm = module.ALGORITHM(config, spec)
     algorithm.actor.check()
     return algorithm

@@ -85,3 +85,6 @@ def taken(q: Array, batch: Segments) -> Array:
     is_taken = jnp.arange(q.shape[-1]) == batch.action[..., None]  # not an index: its gradient would be a scatter
     chosen = jnp.sum(jnp.where(is_taken, q, 0.0), axis=-1)
     return chosen if batch.avail is None else jnp.where(jnp.any(batch.avail, axis=-1), chosen, 0.0)
+
+
+ALGORITHM = PQN

@@ -15,12 +15,12 @@ import optax
 from pqn.algorithms.base import LearnerState
 from pqn.programs import health
 from pqn.programs.health import Fault
+from pqn.programs.reported import HEALTH, NO_FAULT, is_last
 from pqn.programs.rollout import Finished
 from pqn.types import Array
 
 AnyArray = TypeVar("AnyArray", Array, np.ndarray)
-NEVER = np.iinfo(np.int32).max
-HEALTH = ("bad", "fault")  # update of the first fault of a seed, NEVER without one; and which it was
+NEVER = NO_FAULT
 
 
 def report(learner: LearnerState, metrics: dict[str, Array], finished: Finished) -> dict[str, Array]:
@@ -49,7 +49,7 @@ def combine(total: Mapping[str, AnyArray], later: Mapping[str, AnyArray]) -> dic
     def join(name: str) -> AnyArray:
         if name in HEALTH:
             return xp.where(known, total[name], later[name])
-        return later[name] if name == "param_norm" else total[name] + later[name]
+        return later[name] if is_last(name) else total[name] + later[name]
 
     return {name: join(name) for name in later}
 

@@ -11,9 +11,8 @@ import math
 import numpy as np
 
 from pqn.config import Config
+from pqn.programs.reported import HEALTH, NO_FAULT, is_mean
 from pqn.runs.metrics import Row
-
-_AVERAGED = ("loss", "q", "target", "grad_norm")
 
 
 class Pending:
@@ -26,8 +25,7 @@ class Pending:
 
     def add(self, totals: dict[str, np.ndarray], count: int, seconds: float) -> None:
         """Takes over the totals [S] that a program has gone on adding to, and which are of `count` updates more."""
-        health = _health()
-        self.totals = {name: value if name in health else value.astype(np.float64) for name, value in totals.items()}
+        self.totals = {name: value if name in HEALTH else value.astype(np.float64) for name, value in totals.items()}
         self.updates += count
         self.seconds += seconds
 
@@ -47,13 +45,12 @@ class Pending:
         """The row of the last `updates` updates."""
         row: Row = {"kind": "train", "update": update, "step": step, "updates": self.updates}
         for name, value in self.sums().items():
-            row[name] = value / self.updates if name in _AVERAGED else value
+            row[name] = value / self.updates if is_mean(name) else value
         return row | {"steps_per_second": self.rate(config)}
 
     def sums(self) -> dict[str, np.ndarray]:
         """The totals without those of faults: a run with a fault writes no row and saves nothing."""
-        health = _health()
-        return {name: value for name, value in self.totals.items() if name not in health}
+        return {name: value for name, value in self.totals.items() if name not in HEALTH}
 
     def to_dict(self) -> dict[str, object]:
         """What a checkpoint holds of it."""
@@ -88,15 +85,6 @@ class Pending:
         return pending
 
 
-def _health() -> tuple[str, ...]:
-    """The names of the totals that say whether something went wrong."""
-    from pqn.programs.totals import HEALTH  # here, since it imports jax: listing and plotting runs must be instant
-
-    return HEALTH
-
-
 def _no_fault(seeds: int) -> dict[str, np.ndarray]:
-    """Those totals [S] of seeds in which nothing went wrong."""
-    from pqn.programs.totals import blank
-
-    return {name: np.asarray(value) for name, value in blank(dict.fromkeys(_health()), seeds).items()}
+    """The totals [S] of faults, of seeds without any."""
+    return {"bad": np.full(seeds, NO_FAULT, np.int32), "fault": np.zeros(seeds, np.int32)}

@@ -344,8 +344,8 @@ ACTED = [
     mutation(
         "algorithm-name-ignored",
         "algorithms/__init__.py",
-        "ALGORITHMS[config.algorithm]",
-        'ALGORITHMS["pqn"]',
+        "{config.algorithm.replace('-', '_')}",
+        "pqn",
         "Every algorithm is PQN, whatever the configuration says.",
         "algorithms/test_make_algorithm.py::test_the_name_chooses_the_class",
     ),
