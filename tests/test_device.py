@@ -62,10 +62,14 @@ def test_loops_are_gone_and_the_results_are_the_same():
 
 
 def test_a_loop_that_would_become_too_long_stays_one():
-    function = lambda x: jax.lax.fori_loop(0, 50, lambda i, c: jnp.cos(c) + i, x)  # noqa: E731
+    def function(x):
+        return jax.lax.fori_loop(0, 50, lambda i, c: jnp.cos(c) + i, x)
+
+    def nothing(x):
+        return jax.lax.fori_loop(0, 0, lambda i, c: c + 1.0, x)
+
     assert loops(written_out(function, 1000), 0.1) == []
     assert loops(written_out(function, 40), 0.1) == [50]
-    nothing = lambda x: jax.lax.fori_loop(0, 0, lambda i, c: c + 1.0, x)  # noqa: E731
     assert written_out(nothing, 1000)(0.25) == 0.25
 
 

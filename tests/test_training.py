@@ -51,7 +51,10 @@ def test_a_seed_among_others_equals_the_seed_alone(batched, monkeypatch):
     both = run_updates(build(tiny(seed=0, seeds=2)), 3)
     np.testing.assert_array_equal(jax.random.key_data(both.key)[1], jax.random.key_data(alone.key)[0])
     tolerance = {"rtol": 1e-4, "atol": 1e-6} if batched else {"rtol": 0, "atol": 0}
-    compare = lambda a, b: np.testing.assert_allclose(a[1], b[0], **tolerance)  # noqa: E731
+
+    def compare(a, b):
+        np.testing.assert_allclose(a[1], b[0], **tolerance)
+
     jax.tree.map(compare, both.learner, alone.learner)
     jax.tree.map(compare, both.stream.inputs, alone.stream.inputs)
 

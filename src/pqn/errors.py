@@ -131,3 +131,8 @@ def suggest(word: str, known: Iterable[str]) -> str:
     """A closing question such as `; did you mean 'lam'?`, or nothing when no known word is close."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def how_to_install(extra: str) -> str:
+    """The command that installs one of the package's extras. Nothing is released: there is only the checkout."""
+    return f"pip install -e '.[{extra}]' in the checkout of pqn"

@@ -49,7 +49,7 @@ def test_every_step_draws_anew():
 
 def test_hanabi_deals_the_deck_of_the_rules():
     """Of each of five colours three ones, two of each of 2, 3 and 4, and a single five."""
-    pytest.importorskip("jaxmarl", reason="needs pip install 'pqn-jax[marl]'")
+    pytest.importorskip("jaxmarl", reason="needs pip install -e '.[marl]'")
     env = make("hanabi:2", 1).env
     state, _ = env.reset(jax.random.key(0))
     cards = np.asarray(state.deck).sum(axis=0) + np.asarray(state.player_hands).sum(axis=(0, 1))  # [colours, ranks]
@@ -58,7 +58,7 @@ def test_hanabi_deals_the_deck_of_the_rules():
 
 @pytest.mark.parametrize("noop_max", [0, 30])
 def test_atari_games_start_at_random_frames_unless_told_not_to(noop_max):
-    pytest.importorskip("ale_py", reason="needs pip install 'pqn-jax[atari]'")
+    pytest.importorskip("ale_py", reason="needs pip install -e '.[atari]'")
     env = make("atari:pong", 4, noop_max=noop_max)
     env.reset(np.arange(4))
     for _ in range(25):

@@ -99,7 +99,10 @@ def ring(case: dict[str, Any]) -> Ring:
 def options(case: dict[str, Any]) -> dict[str, Any]:
     """The configuration of a case."""
     steps, segment, burn_in = PIECES[case["pieces"]]
-    get = lambda name: case.get(name, COMPILED[name][0])  # noqa: E731
+
+    def get(name: str) -> Any:
+        return case.get(name, COMPILED[name][0])
+
     (eps_start, eps_finish, eps_decay), (gamma, lam) = get("epsilon"), get("returns")
     epochs, minibatches = get("passes")
     return {

@@ -358,8 +358,12 @@ class PQN:
         """
         s = self.s
         pieces = [(number // s.envs * s.segment, number % s.envs) for number in batch]
-        across = lambda of: np.stack([of(t)[n] for t, n in pieces])  # noqa: E731  [B, ...]
-        along = lambda of, count: np.stack([across(lambda t, i=i: of(t + i)) for i in range(count)])  # noqa: E731
+
+        def across(of: Callable[[int], Array]) -> Array:  # [B, ...]
+            return np.stack([of(t)[n] for t, n in pieces])
+
+        def along(of: Callable[[int], Array], count: int) -> Array:  # [count, B, ...]
+            return np.stack([across(lambda t, i=i: of(t + i)) for i in range(count)])
 
         inputs = Inputs(*(along(lambda t, f=f: line[t][1][f], s.burn_in + s.segment) for f in range(4)))
         memory = [

@@ -29,9 +29,9 @@ def test_presets_build_and_step(name):
     config = preset(name)
     assert config.validate().preset == name
     if name.startswith("craftax"):
-        pytest.importorskip("craftax", reason="needs pip install 'pqn-jax[craftax]'")
+        pytest.importorskip("craftax", reason="needs pip install -e '.[craftax]'")
     if name.startswith(("smax", "overcooked", "hanabi", "mpe")):
-        pytest.importorskip("jaxmarl", reason="needs pip install 'pqn-jax[marl]'")
+        pytest.importorskip("jaxmarl", reason="needs pip install -e '.[marl]'")
     smaller = {"network.hidden": (8,), "network.memory_size": 8, "total_steps": 64}
     small = config.replace(TINY | smaller).validate()
     program = build(small)

@@ -114,7 +114,10 @@ def test_a_sound_environment_is_found_so(program):
 
 def test_a_truncation_that_the_spec_denies_is_named():
     program = CompiledProgram(tiny(), maker(truncates=False, max_episode_steps=None))
-    run = lambda s: rollout.collect(program.env, program.algorithm, s.learner, s.stream, s.key, program.hyper)  # noqa: E731
+
+    def run(s):
+        return rollout.collect(program.env, program.algorithm, s.learner, s.stream, s.key, program.hyper)
+
     state = program.init_one(jnp.int32(0))
     stream, _, finished = jax.jit(run)(state)
     assert int(finished.fault) == Fault.NONE  # episodes of ten steps, rollouts of eight

@@ -132,7 +132,7 @@ def test_a_missing_extra_is_one_sentence_and_leaves_nothing_behind(tmp_path, mon
     monkeypatch.setitem(sys.modules, "wandb", None)
     monkeypatch.chdir(tmp_path)
     assert main(["train", "cartpole", "--log.to", "wandb"]) == 2
-    assert capsys.readouterr().err == "pqn: wandb is not installed: pip install 'pqn-jax[wandb]'\n"
+    assert capsys.readouterr().err == "pqn: wandb is not installed: pip install -e '.[wandb]' in the checkout of pqn\n"
     assert not list(tmp_path.iterdir())
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pqn.envs import user_function
 from pqn.envs.catalog import FAMILIES
-from pqn.errors import EnvError
+from pqn.errors import EnvError, how_to_install
 
 if TYPE_CHECKING:
     from pqn.envs.contract import HostEnv, JaxEnv
@@ -144,6 +144,6 @@ def _load(family: str) -> ModuleType:
         package = (error.name or family).partition(".")[0]
         if package == "pqn":
             raise
-        what = f"pip install 'pqn-jax[{entry.extra}]'" if entry.extra else f"pip install {package}"
+        what = how_to_install(entry.extra) if entry.extra else f"pip install {package}"
         raise EnvError(f"{package} is not installed: {what}") from error
     return module

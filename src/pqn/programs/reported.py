@@ -1,4 +1,4 @@
-"""Names of what an update reports, and how the reports of several updates add up. No jax here: readers of runs use it."""
+"""Names of what an update reports, and how reports of several updates add up. No jax here: readers of runs use it."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ def figure_file(path: str | os.PathLike[str], size: tuple[float, float], dpi: in
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise RunError("drawing figures needs matplotlib: pip install 'pqn-jax[report]'") from error
+        raise RunError("drawing figures needs matplotlib: pip install matplotlib") from error
     with matplotlib.rc_context():
         matplotlib.rcdefaults()  # the user's own style must not change what a published figure looks like
         matplotlib.rcParams.update(STYLE)

@@ -17,7 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pqn.errors import ConfigError
+from pqn.errors import ConfigError, how_to_install
 from pqn.runs.metrics import Row
 from pqn.terminal import safe
 
@@ -147,6 +147,6 @@ def _require(package: str, extra: str) -> ModuleType:
     try:
         return importlib.import_module(package)
     except ModuleNotFoundError as error:
-        raise ConfigError(f"{package} is not installed: pip install 'pqn-jax[{extra}]'") from error
+        raise ConfigError(f"{package} is not installed: {how_to_install(extra)}") from error
     except Exception as error:  # installed, but broken: its own import may raise anything
         raise ConfigError(f"{package} cannot be imported: {' '.join(str(error).split())[:200]}") from error

@@ -15,7 +15,7 @@ from pqn.envs.catalog import ATARI_10, ATARI_57, ATARI_OTHERS, ATARI_TWO_PLAYERS
 from pqn.errors import EnvError
 from pqn.types import TimeStep
 
-ale_py = pytest.importorskip("ale_py", reason="needs pip install 'pqn-jax[atari]'")
+ale_py = pytest.importorskip("ale_py", reason="needs pip install -e '.[atari]'")
 ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
 
 
@@ -260,7 +260,7 @@ def test_wrong_actions_and_seeds_get_a_sentence():
 def test_a_missing_package_gets_a_sentence(monkeypatch, backend, package, extra):
     for module in (package, f"{package}.vector_env"):
         monkeypatch.setitem(sys.modules, module, None)
-    command = f"pip install 'pqn-jax[{extra}]'" if extra else f"pip install {package}"
+    command = f"pip install -e '.[{extra}]' in the checkout of pqn" if extra else f"pip install {package}"
     with pytest.raises(EnvError) as caught:
         make("atari:pong", 1, backend=backend)
     assert str(caught.value) == f"{package.replace('_', '-')} is not installed: {command}"

@@ -22,7 +22,7 @@ from pqn.types import EnvSpec
 
 needs_craftax = pytest.mark.skipif(
     importlib.util.find_spec("craftax") is None,
-    reason="craftax is not installed: pip install 'pqn-jax[craftax]'",
+    reason="craftax is not installed: pip install -e '.[craftax]'",
 )
 CLASSIC = "Craftax-Classic-Symbolic-v1"
 HURRY = {"xla_backend_optimization_level": 0}  # a handful of steps: the compiler's time is most of it

@@ -21,7 +21,7 @@ from pqn.programs.evaluation import evaluate
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("jaxmarl") is None,
-    reason="jaxmarl is not installed: pip install 'pqn-jax[marl]'",
+    reason="jaxmarl is not installed: pip install -e '.[marl]'",
 )
 HURRY = {"xla_backend_optimization_level": 0}  # a handful of steps: the compiler's time is most of it
 FAMILY_NAMES = ("smax", "overcooked", "hanabi", "mpe")

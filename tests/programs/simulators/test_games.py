@@ -92,7 +92,7 @@ def test_an_evaluation_plays_whole_games(tmp_path):
 
 def test_atari_trains_saves_and_plays(tmp_path):
     """Eight emulators on a CPU, from the preset to the table of scores, with a network of a few units."""
-    pytest.importorskip("ale_py", reason="needs pip install 'pqn-jax[atari]'")
+    pytest.importorskip("ale_py", reason="needs pip install -e '.[atari]'")
     from pqn.report.atari import atari_game
     from pqn.runs.directory import RunDir
 
