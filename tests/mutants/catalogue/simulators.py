@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..mutation import mutation
 
 ATARI = "envs/adapters/atari.py"
+RECORDS = "envs/adapters/atari_records.py"
 GYMNASIUM = "envs/adapters/gymnasium.py"
 CONSOLE = "envs/adapters/test_atari.py::test_the_emulators_equal_a_plain_console"
 LIVES = "envs/adapters/test_atari.py::test_a_lost_life_ends_the_episode_but_not_the_game"
@@ -29,7 +30,7 @@ MUTATIONS = [
     ),
     mutation(
         "atari-rewards-not-clipped",
-        ATARI,
+        RECORDS,
         "np.sign(reward) if",
         "reward if",
         "Rewards of tens and hundreds reach the loss.",
@@ -85,7 +86,7 @@ MUTATIONS = [
     ),
     mutation(
         "atari-final-frames-of-the-next-game",
-        ATARI,
+        RECORDS,
         '"final_obs": final_obs[:, None],',
         '"final_obs": obs[:, None],',
         "A truncated game bootstraps from the next one's first frames.",
@@ -101,7 +102,7 @@ MUTATIONS = [
     ),
     mutation(
         "atari-frames-run-backwards",
-        ATARI,
+        RECORDS,
         '"obs": obs[:, None],',
         '"obs": obs[:, None, ::-1],',
         "The newest frame comes first: motion is reversed.",
@@ -117,7 +118,7 @@ MUTATIONS = [
     ),
     mutation(
         "atari-limit-rounded-down",
-        ATARI,
+        RECORDS,
         '-(-chosen["max_frames"] // chosen["frame_skip"])',
         'chosen["max_frames"] // chosen["frame_skip"]',
         "The promised length is shorter than a game may be.",

@@ -16,15 +16,16 @@ breaks the contract in four places, which are handled here instead (docs/atari.m
 from __future__ import annotations
 
 import importlib
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
+from pqn.envs.adapters.atari_records import spec_of, time_step
 from pqn.envs.adapters.emulator_threads import start_in_background, usable_cores
 from pqn.envs.contract import HostEnv
 from pqn.envs.options import Chosen, Option, choose
 from pqn.errors import EnvError
-from pqn.types import EnvSpec, TimeStep
+from pqn.types import TimeStep
 
 PROTOCOLS: dict[str, dict[str, bool | int | float]] = {
     # The paper's, which is that of DQN, Rainbow and EnvPool: a random start, and nothing random afterwards.
@@ -180,40 +181,6 @@ def _arguments(num_envs: int, chosen: Chosen) -> Chosen:
         "img_height": chosen["screen_size"],
         "img_width": chosen["screen_size"],
     }
-
-
-def time_step(
-    chosen: Chosen,
-    score: np.ndarray,
-    obs: np.ndarray,
-    final_obs: np.ndarray,
-    reward: np.ndarray,
-    *,
-    first: np.ndarray,
-    **flags: np.ndarray,
-) -> TimeStep:
-    """A time step of either backend [N, ...]: the score of the open games as the return, the reward perhaps clipped."""
-    reward = np.sign(reward) if chosen["clip_rewards"] else reward  # all of them are whole numbers
-    fields = {
-        "obs": obs[:, None],
-        "first": first[:, None],
-        "reward": reward.astype(np.float32),
-        "final_obs": final_obs[:, None],
-        "info": {"return": score.astype(np.float32)},
-    }
-    return TimeStep(**cast(dict[str, Any], fields | flags))
-
-
-def spec_of(game: str, num_actions: int, chosen: Chosen) -> EnvSpec:
-    """The spec of either backend. The step limit is that of games: between two truncations there is a whole game."""
-    return EnvSpec(
-        f"atari:{game}",
-        obs_shape=(chosen["frame_stack"], chosen["screen_size"], chosen["screen_size"]),
-        obs_dtype=np.dtype(np.uint8),
-        num_actions=num_actions,
-        max_episode_steps=-(-chosen["max_frames"] // chosen["frame_skip"]),
-        truncates=True,
-    )
 
 
 def _first_frame(info: dict[str, np.ndarray]) -> np.ndarray:

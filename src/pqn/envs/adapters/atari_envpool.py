@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from pqn.envs.adapters.atari import spec_of, time_step
+from pqn.envs.adapters.atari_records import spec_of, time_step
 from pqn.envs.adapters.emulator_threads import start_in_background, usable_cores
 from pqn.envs.options import Chosen
 from pqn.errors import EnvError

@@ -25,7 +25,6 @@ from pqn.networks.kernels.tiling import Tiling, gradient_tiling, layer_tiling
 from pqn.networks.norms import LayerNorm, standardise, standardised_change
 from pqn.types import Array
 
-Ref = Any  # a reference to an array of a kernel, for which Pallas has no public type
 Kernel = Callable[..., None]
 
 
@@ -166,7 +165,7 @@ class _Offsets:
                 self.starts[-1].append(at)
                 at += part.size
 
-    def vectors(self, params: Ref, layer: int) -> list[Array]:
+    def vectors(self, params: jax.Ref, layer: int) -> list[Array]:
         """Bias, scale and shift, [1, features]."""
         one = jnp.arange(self.shapes[layer][-1], dtype=jnp.int32)
         return [triton.load(params.at[start + one])[None] for start in self.starts[layer][1:]]
@@ -203,7 +202,7 @@ class _Grid:
         there = (row >= 0) & (row < self.height) & (column >= 0) & (column < self.width)
         return down * self.width + right, there
 
-    def convolve(self, ref: Ref, params: Ref, start: int, shape: tuple[int, ...], back: bool = False) -> Array:
+    def convolve(self, ref: jax.Ref, params: jax.Ref, start: int, shape: tuple[int, ...], back: bool = False) -> Array:
         """The convolution of `ref`, or with `back` its transpose, as a sum of products of neighbours with weights."""
         rows, columns, channels, features = shape
         depth, width = (features, channels) if back else (channels, features)
@@ -227,7 +226,7 @@ class _Grid:
         return jax.lax.fori_loop(0, -(-rows * columns // taps), add, jnp.zeros((len(cell), width)))
 
 
-def _forward_kernel(grid: _Grid, where: _Offsets, interpret: bool, params: Ref, x: Ref, *outs: Ref) -> None:
+def _forward_kernel(grid: _Grid, where: _Offsets, interpret: bool, params: jax.Ref, x: jax.Ref, *outs: jax.Ref) -> None:
     for layer, shape in enumerate(where.shapes):
         out, unit_out, inverse_out = outs[3 * layer : 3 * layer + 3]
         bias, scale, shift = where.vectors(params, layer)
@@ -242,11 +241,13 @@ def _forward_kernel(grid: _Grid, where: _Offsets, interpret: bool, params: Ref, 
         x = out
 
 
-def _backward_kernel(grid: _Grid, where: _Offsets, interpret: bool, params: Ref, gradient: Ref, *refs: Ref) -> None:
+def _backward_kernel(
+    grid: _Grid, where: _Offsets, interpret: bool, params: jax.Ref, given: jax.Ref, *refs: jax.Ref
+) -> None:
     count = len(where.shapes)
     outputs, errors, sums = refs[: 2 * count], refs[2 * count : 3 * count], refs[-1]
     at, inside = grid.features(where.shapes[-1][-1])
-    gradient = triton.load(gradient.at[at], mask=inside, other=0.0)
+    gradient = triton.load(given.at[at], mask=inside, other=0.0)
     for layer in reversed(range(count)):
         features = where.shapes[layer][-1]
         at, inside = grid.features(features)
@@ -267,7 +268,7 @@ def _backward_kernel(grid: _Grid, where: _Offsets, interpret: bool, params: Ref,
 
 
 def _gradient_kernel(
-    grid: _Grid, tiling: Tiling, shape: tuple[int, ...], count: int, x: Ref, error: Ref, out: Ref
+    grid: _Grid, tiling: Tiling, shape: tuple[int, ...], count: int, x: jax.Ref, error: jax.Ref, out: jax.Ref
 ) -> None:
     rows, columns, channels, features = shape
     some, part = pl.program_id(0), pl.program_id(1)
