@@ -10,7 +10,7 @@ from conftest import build, tiny
 
 from pqn.algorithms.base import Algorithm, Hyper, LearnerState
 from pqn.programs import rollout
-from pqn.types import Rollout
+from pqn.types import Policy, Rollout
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +68,7 @@ def test_statistics_move_and_acting_reads_them(learning):
     assert all((a != b).any() for a, b in zip(*map(jax.tree.leaves, (state.stats, after.stats)), strict=True))
     inputs = jax.tree.map(lambda x: x[0], data.inputs)
     policy = algorithm.policy(after)
-    assert policy.params is after.params
+    jax.tree.map(np.testing.assert_array_equal, policy, Policy(after.params, after.stats))
     _, now = algorithm.actor.scores(policy, (), inputs)
     _, before = algorithm.actor.scores(policy._replace(stats=state.stats), (), inputs)
     assert not np.allclose(now, before, atol=1e-3)

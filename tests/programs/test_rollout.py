@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import build, tiny
+from conftest import Clock, build, tiny
 
+from pqn.envs.autoreset import Autoreset
 from pqn.programs import rollout
+from pqn.programs.compiled import CompiledProgram
 from pqn.types import EnvSpec, Inputs
 
 
@@ -51,6 +55,27 @@ def test_truncated_steps_carry_the_value_of_their_true_successor():
         np.testing.assert_allclose(data.reward[t], expected, rtol=1e-4, atol=1e-4)
         cuts += int(step.truncated.sum())
     assert cuts > 0
+
+
+class Narrow(Clock):
+    """Each agent has one legal action: 1 and, at the end of an episode, 0."""
+
+    spec = dataclasses.replace(Clock.spec, masked=True)
+
+    def avail(self, state):
+        return jnp.broadcast_to(jnp.arange(2) == (state < 3), (2, 2))
+
+
+def test_a_truncated_episode_is_valued_by_the_actions_that_were_legal_at_its_end():
+    """Not by those of the first step of the next episode."""
+    program = CompiledProgram(tiny(), lambda n: Autoreset(Narrow(), n))
+    state = program.init_one(jnp.int32(0))
+    _, data, _ = rollout.collect(
+        program.env, program.algorithm, state.learner, state.stream, jax.random.key(0), program.hyper
+    )
+    _, q = program.algorithm.actor.scores(state.learner, (), Inputs(jnp.full((1, 2, 1), 3.0), jnp.zeros((1, 2), bool)))
+    assert not np.allclose(q[..., 0].sum(), q[..., 1].sum(), atol=1e-2)
+    np.testing.assert_allclose(data.reward[2], 1.0 + 0.99 * q[..., 0].sum(), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

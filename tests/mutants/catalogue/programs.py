@@ -83,7 +83,7 @@ COLLECTING = [
         "avail=timestep.final_avail,",
         "avail=timestep.avail,",
         "The value of a truncated episode's end is that of the actions that are legal in the next episode.",
-        f"{SAME_DATA}[masked]",
+        "programs/test_rollout.py::test_a_truncated_episode_is_valued_by_the_actions_that_were_legal_at_its_end",
     ),
     mutation(
         "rollout-world-of-the-next-episode",
