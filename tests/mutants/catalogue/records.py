@@ -267,7 +267,7 @@ MUTATIONS = [
         "migration-large-moments-in-another-order",
         MIGRATIONS,
         "rest = iter(packed)",
-        "rest = iter(packed[:1] + packed[:0:-1])",
+        "rest = iter(packed[::-1])",
         "Two large matrices of one shape get each other's moments.",
         f"{NAMES}[shapes1]",
     ),
