@@ -240,6 +240,22 @@ RUNNING = [
         "Checkpoints hold the optimiser's memory layout, and the next layout cannot resume them.",
         SNAPSHOT,
     ),
+    mutation(
+        "reported-own-metrics-are-sums",
+        "programs/reported.py",
+        'return not (name == "episodes" or name.endswith("_sum") or is_last(name) or name in HEALTH)',
+        'return name in ("loss", "q", "target", "grad_norm")',
+        "What a new algorithm reports grows with the number of updates between two rows.",
+        "programs/test_reported.py::test_what_an_algorithm_reports_is_a_mean",
+    ),
+    mutation(
+        "reported-norms-add-up",
+        "programs/reported.py",
+        "return name in _LAST",
+        "return False",
+        "The norm of the parameters grows with the number of updates between two rows.",
+        "programs/test_reported.py::test_the_norm_of_the_parameters_is_the_last_one",
+    ),
 ]
 
 EVALUATING = [

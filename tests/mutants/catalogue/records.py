@@ -16,7 +16,7 @@ MUTATIONS = [
     mutation(
         "pending-means-of-rows-are-sums",
         "runs/pending.py",
-        "row[name] = value / self.updates if name in _AVERAGED else value",
+        "row[name] = value / self.updates if is_mean(name) else value",
         "row[name] = value",
         "The loss in metrics.jsonl grows with the number of updates between two rows.",
         "runs/test_rows.py::test_rows_hold_means_of_losses_and_sums_of_episodes",
