@@ -10,7 +10,6 @@ ROLLOUT = "programs/rollout.py"
 # All cases of the oracle, in order, up to the first that fails: which one that is depends on the covering array.
 ORACLE = "oracle/test_oracle.py::test_the_compiled_program_learns_what_the_oracle_learns"
 SAME_DATA = "programs/simulators/test_collect.py::test_the_host_collects_what_the_compiled_loop_collects"
-SNAPSHOT = "programs/test_snapshot.py::test_a_restored_state_is_the_saved_one_to_the_bit"
 
 COLLECTING = [
     mutation(
@@ -223,22 +222,6 @@ RUNNING = [
         '"return_sum": finished.length, "length_sum": finished.ret',
         "Training rows swap returns and lengths.",
         "programs/test_seeds_and_starts.py::test_totals_are_sums_over_finished_episodes",
-    ),
-    mutation(
-        "program-moments-exchanged-at-a-resume",
-        "programs/base.py",
-        "return packed_again(saved, like)",
-        "return packed_again(saved._replace(opt=saved.opt._replace(mu=saved.opt.nu, nu=saved.opt.mu)), like)",
-        "After a resume the optimiser takes the means of the gradients for those of their squares.",
-        SNAPSHOT,
-    ),
-    mutation(
-        "program-layout-in-the-checkpoint",
-        COMPILED,
-        "state._replace(learner=saved_learner(state.learner))",
-        "state",
-        "Checkpoints hold the optimiser's memory layout, and the next layout cannot resume them.",
-        SNAPSHOT,
     ),
     mutation(
         "reported-own-metrics-are-sums",
