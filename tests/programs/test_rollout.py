@@ -44,14 +44,15 @@ def test_records_are_the_environments_own_steps():
     np.testing.assert_array_equal(stream.inputs.obs, obs)
 
 
-def test_truncated_steps_carry_the_value_of_their_true_successor():
-    """The value folded in is that of `final_obs`, not of the observation after the reset."""
-    program, state, _, data, _ = collect({"learner.rollout_steps": 32})
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_truncated_steps_carry_the_value_of_their_true_successor(scale):
+    """The value folded in is that of `final_obs`, not of the observation after the reset. Only the reward is scaled."""
+    program, state, _, data, _ = collect({"learner.rollout_steps": 32, "learner.reward_scale": scale})
     env_state, cuts = state.stream.env, 0
     for t in range(32):
         env_state, step = program.env.step(env_state, data.action[t])
         _, q = program.algorithm.actor.scores(state.learner, (), Inputs(step.final_obs, step.first))
-        expected = step.reward + jnp.where(step.truncated, 0.9 * jnp.max(q[:, 0], axis=-1), 0.0)
+        expected = scale * step.reward + jnp.where(step.truncated, 0.9 * jnp.max(q[:, 0], axis=-1), 0.0)
         np.testing.assert_allclose(data.reward[t], expected, rtol=1e-4, atol=1e-4)
         cuts += int(step.truncated.sum())
     assert cuts > 0

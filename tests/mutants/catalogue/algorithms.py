@@ -69,6 +69,7 @@ LEARNING = [
         "return 0.5 * mean(jnp.square(",
         "return mean(jnp.square(",
         "The loss lacks its ½: gradients, and with them clipping, are twice as large.",
+        "algorithms/test_pqn.py::test_the_loss_is_half_the_mean_squared_error_of_the_actions_taken[0]",
         ORACLE,
     ),
     mutation(
@@ -77,6 +78,7 @@ LEARNING = [
         "q = q[self.config.learner.burn_in :]",
         "q = q[: len(q) - self.config.learner.burn_in]",
         "Every SMAX preset learns the values of the wrong steps.",
+        "algorithms/test_pqn.py::test_the_loss_is_half_the_mean_squared_error_of_the_actions_taken[2]",
         ORACLE,
     ),
     mutation(
@@ -85,6 +87,7 @@ LEARNING = [
         "return optax.scale_by_radam() if",
         "return optax.scale_by_adam() if",
         "The optimiser is Adam, which moves further in the first steps.",
+        "algorithms/test_descent.py::test_the_optimiser_is_the_one_that_is_named[radam]",
         ORACLE,
     ),
     mutation(

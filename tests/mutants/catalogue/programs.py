@@ -18,6 +18,7 @@ COLLECTING = [
         "hyper.reward_scale * records.reward",
         "records.reward",
         "reward_scale does nothing.",
+        "programs/test_rollout.py::test_truncated_steps_carry_the_value_of_their_true_successor[0.5]",
         ORACLE,
     ),
     mutation(
@@ -26,6 +27,7 @@ COLLECTING = [
         "hyper.gamma * final_value",
         "hyper.reward_scale * hyper.gamma * final_value",
         "The value of a truncated episode's end is scaled as if it were a reward.",
+        "programs/test_rollout.py::test_truncated_steps_carry_the_value_of_their_true_successor[0.5]",
         ORACLE,
     ),
     mutation(
