@@ -87,7 +87,7 @@ LEARNING = [
         "return optax.scale_by_radam() if",
         "return optax.scale_by_adam() if",
         "The optimiser is Adam, which moves further in the first steps.",
-        "algorithms/test_descent.py::test_the_optimiser_is_the_one_that_is_named[radam]",
+        "algorithms/test_descent.py::test_the_optimiser_is_the_one_that_is_named",
         ORACLE,
     ),
     mutation(
