@@ -9,8 +9,9 @@ import pytest
 from conftest import build, tiny
 
 from pqn.algorithms.base import Algorithm, Hyper, LearnerState
+from pqn.algorithms.pqn import PQN
 from pqn.programs import rollout
-from pqn.types import Rollout
+from pqn.types import EnvSpec, Policy, Rollout
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +25,14 @@ def learning() -> tuple[Algorithm, LearnerState, Rollout, Hyper]:
 
     _, data, _ = jax.jit(collect)(state)
     return program.algorithm, state.learner, data, program.hyper
+
+
+@pytest.mark.parametrize(("name", "first"), [("adam", [1.0, 1.0]), ("radam", [0.5, 0.25])])
+def test_the_optimiser_is_the_one_that_is_named(name, first):
+    """Adam's first step has the same length in all directions; RAdam's is the gradient."""
+    optimizer = PQN(tiny({"learner.optimizer": name}), EnvSpec("none", (1,), np.dtype("float32"), 2)).optimizer
+    gradient = jnp.array([0.5, 0.25])
+    np.testing.assert_allclose(optimizer.update(gradient, optimizer.init(gradient))[0], first, rtol=1e-4)
 
 
 def test_every_epoch_is_an_order_of_its_own_of_all_segments(learning):
@@ -68,7 +77,7 @@ def test_statistics_move_and_acting_reads_them(learning):
     assert all((a != b).any() for a, b in zip(*map(jax.tree.leaves, (state.stats, after.stats)), strict=True))
     inputs = jax.tree.map(lambda x: x[0], data.inputs)
     policy = algorithm.policy(after)
-    assert policy.params is after.params
+    jax.tree.map(np.testing.assert_array_equal, policy, Policy(after.params, after.stats))
     _, now = algorithm.actor.scores(policy, (), inputs)
     _, before = algorithm.actor.scores(policy._replace(stats=state.stats), (), inputs)
     assert not np.allclose(now, before, atol=1e-3)

@@ -44,6 +44,23 @@ def test_pick_takes_the_same_segments_of_every_field():
     np.testing.assert_array_equal(segments.carry["h"][:, 0], segments.action[0, :, 0])
 
 
+@pytest.mark.parametrize("burn_in", [0, 2])
+def test_the_loss_is_half_the_mean_squared_error_of_the_actions_taken(burn_in):
+    """The steps of the burn-in come before it: they change the memory and have no error of their own."""
+    config = tiny({"network.memory": "gru", "network.memory_size": 8, "learner.burn_in": burn_in})
+    learner = PQN(config, EnvSpec("noise", (3,), np.dtype("float32"), num_actions=2))
+    state, rng = learner.init(jax.random.key(0)), np.random.default_rng(0)
+    obs = jnp.asarray(rng.normal(size=(burn_in + 4, 5, 1, 3)), jnp.float32)
+    inputs = Inputs(obs, jnp.zeros(obs.shape[:3], bool))
+    action, target = rng.integers(0, 2, (4, 5, 1)), jnp.asarray(rng.normal(size=(4, 5)), jnp.float32)
+    carry, blank = learner.actor.initial_carry(5, 1), jnp.zeros((4, 5))
+    batch = Segments(inputs, None, None, jnp.asarray(action), blank, blank, target, blank[:1], carry)
+    loss, _ = learner.loss(state.params, {}, batch, Hyper.of(config))
+    _, q = learner.actor.network.apply({"params": state.params}, carry, inputs)
+    chosen = np.take_along_axis(np.asarray(q)[burn_in:, :, 0], action, axis=-1)[..., 0]
+    np.testing.assert_allclose(loss, 0.5 * np.mean((target - chosen) ** 2), rtol=1e-5)
+
+
 def test_segments_of_any_length_are_the_same_data():
     """A feed-forward network does not care how its rollout is cut: with one minibatch the update is identical."""
     results = []

@@ -43,6 +43,7 @@ def test_the_record_says_what_the_program_does():
         rate = float(hyper.learning_rate(jnp.float32(update * per_update), per_update))
         assert said["lr"] == pytest.approx(rate, rel=1e-5, abs=1e-9)
     assert schedules(config, 20)["lr"] == 0.0 and schedules(config, 6)["epsilon"] == pytest.approx(0.2)
+    assert schedules(config, 10)["lr"] == pytest.approx(0.01)  # the run ends in the middle of its schedule
 
 
 def test_without_decay_a_schedule_may_be_shorter_than_the_run():

@@ -76,8 +76,8 @@ def test_qmix_reads_the_world():
     assert low != high
 
 
-VALUE = {mixer: jax.jit(learner_of(mixer)[0].value) for mixer in ("vdn", "qmix")}
-MIX = {mixer: jax.jit(learner_of(mixer)[0].mix) for mixer in ("vdn", "qmix")}
+VALUE = {mixer: jax.jit(learner_of(mixer)[0].actor.joint_value) for mixer in ("vdn", "qmix")}
+MIX = {mixer: jax.jit(learner_of(mixer)[0].actor.mix) for mixer in ("vdn", "qmix")}
 STATES = {mixer: learner_of(mixer)[1] for mixer in ("vdn", "qmix")}
 
 

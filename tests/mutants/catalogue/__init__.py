@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
-from . import algorithms, environments, equations, host, networks, presets, programs, records, simulators, theory
+from . import (
+    algorithms,
+    environments,
+    equations,
+    host,
+    layout,
+    networks,
+    presets,
+    programs,
+    records,
+    simulators,
+    theory,
+)
 
 MUTATIONS = [
     *equations.MUTATIONS,
     *algorithms.MUTATIONS,
     *programs.MUTATIONS,
+    *layout.MUTATIONS,
     *host.MUTATIONS,
     *environments.MUTATIONS,
     *simulators.MUTATIONS,

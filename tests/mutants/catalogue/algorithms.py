@@ -1,4 +1,4 @@
-"""Algorithm 1: acting, targets and loss, gradient steps, segments, packed parameters, hyperparameters."""
+"""Algorithm 1: acting, targets and loss, gradient steps, segments, hyperparameters."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from ..mutation import mutation
 ACTING = "algorithms/acting.py"
 BASE = "algorithms/base.py"
 DESCENT = "algorithms/descent.py"
-PACKING = "algorithms/packing.py"
 PQN = "algorithms/pqn.py"
 SEGMENTS = "algorithms/segments.py"
 # All cases of the oracle, in order, up to the first that fails: which one that is depends on the covering array.
 ORACLE = "oracle/test_oracle.py::test_the_compiled_program_learns_what_the_oracle_learns"
 OWN_NAME = "algorithms/test_base.py::test_each_traced_option_has_its_own_name"
 NOT_COMPILED_IN = "algorithms/test_base.py::test_a_traced_option_is_not_part_of_the_program"
-UNPACKED = "algorithms/test_packing.py::test_unpacked_is_what_was_packed"
-PACKED_AGAIN = "algorithms/test_packing.py::test_a_state_that_was_named_is_packed_again_to_the_bit"
 
 LEARNING = [
     mutation(
@@ -72,6 +69,7 @@ LEARNING = [
         "return 0.5 * mean(jnp.square(",
         "return mean(jnp.square(",
         "The loss lacks its ½: gradients, and with them clipping, are twice as large.",
+        "algorithms/test_pqn.py::test_the_loss_is_half_the_mean_squared_error_of_the_actions_taken[0]",
         ORACLE,
     ),
     mutation(
@@ -80,6 +78,7 @@ LEARNING = [
         "q = q[self.config.learner.burn_in :]",
         "q = q[: len(q) - self.config.learner.burn_in]",
         "Every SMAX preset learns the values of the wrong steps.",
+        "algorithms/test_pqn.py::test_the_loss_is_half_the_mean_squared_error_of_the_actions_taken[2]",
         ORACLE,
     ),
     mutation(
@@ -88,6 +87,7 @@ LEARNING = [
         "return optax.scale_by_radam() if",
         "return optax.scale_by_adam() if",
         "The optimiser is Adam, which moves further in the first steps.",
+        "algorithms/test_descent.py::test_the_optimiser_is_the_one_that_is_named",
         ORACLE,
     ),
     mutation(
@@ -193,75 +193,6 @@ LEARNING = [
         "if world is None else 0.0 * world",
         "QMIX mixes by a world that is always 0.",
         "learning/test_multiagent.py::test_a_truncated_episode_bootstraps_from_its_true_last_world[qmix]",
-    ),
-]
-
-PACKED = [
-    mutation(
-        "packing-small-arrays-exchanged",
-        PACKING,
-        "iter(_split(next(rest), ends[:-1]))",
-        "iter(_split(next(rest), ends[:-1])[::-1])",
-        "After a gradient step, small arrays have each other's numbers.",
-        f"{UNPACKED}[mixed]",
-    ),
-    mutation(
-        "packing-large-arrays-exchanged",
-        PACKING,
-        "large = (leaf for leaf in leaves if",
-        "large = (leaf for leaf in leaves[::-1] if",
-        "After a gradient step, two large matrices of one shape have changed places.",
-        f"{UNPACKED}[mixed]",
-    ),
-    mutation(
-        "packing-vector-in-another-order",
-        PACKING,
-        "small = [leaf.reshape(-1) for leaf in leaves if",
-        "small = [leaf.reshape(-1) for leaf in leaves[::-1] if",
-        "The vector is unpacked in another order than it was packed in: every small array gets numbers of others.",
-        f"{UNPACKED}[all small]",
-    ),
-    mutation(
-        "packing-two-limits",
-        PACKING,
-        "tuple(leaf.size >= LARGE for leaf in leaves)",
-        "tuple(leaf.size > LARGE for leaf in leaves)",
-        "An array of exactly the limit is packed as a large one and unpacked as a small one.",
-        f"{UNPACKED}[mixed]",
-    ),
-    mutation(
-        "packing-columns-for-rows",
-        PACKING,
-        "return part.reshape(*part.shape[:-1], *shape)",
-        'return part.reshape(*part.shape[:-1], *shape, order="F")',
-        "Matrices are unpacked column by column.",
-        f"{UNPACKED}[mixed]",
-    ),
-    mutation(
-        "packing-layout-in-the-checkpoint",
-        PACKING,
-        "x.unpack() if _is_packed(x) else x",
-        "x",
-        "Checkpoints hold the optimiser's memory layout, and the next layout cannot resume them.",
-        "algorithms/test_packing.py::test_a_named_state_has_the_trees_that_were_packed",
-    ),
-    mutation(
-        "packing-optimiser-lost-at-a-resume",
-        PACKING,
-        "jax.vmap(pack)(part) if _is_packed(place) else part",
-        "place if _is_packed(place) else part",
-        "A resumed run starts with the moments of a new optimiser.",
-        PACKED_AGAIN,
-    ),
-    mutation(
-        "packing-moments-exchanged-at-a-resume",
-        PACKING,
-        "parts = structure.flatten_up_to(state)",
-        "parts = structure.flatten_up_to(state)\n"
-        "    packs = [i for i, place in enumerate(places) if _is_packed(place)]\n"
-        "    parts = [parts[packs[::-1][packs.index(i)]] if i in packs else part for i, part in enumerate(parts)]",
-        "After a resume the optimiser takes the means of the gradients for those of their squares.",
-        PACKED_AGAIN,
     ),
 ]
 
@@ -394,4 +325,4 @@ IN_PARTS = [
     ),
 ]
 
-MUTATIONS = [*LEARNING, *PACKED, *HYPER, *ACTED, *IN_PARTS]
+MUTATIONS = [*LEARNING, *HYPER, *ACTED, *IN_PARTS]

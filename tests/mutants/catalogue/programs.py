@@ -10,7 +10,6 @@ ROLLOUT = "programs/rollout.py"
 # All cases of the oracle, in order, up to the first that fails: which one that is depends on the covering array.
 ORACLE = "oracle/test_oracle.py::test_the_compiled_program_learns_what_the_oracle_learns"
 SAME_DATA = "programs/simulators/test_collect.py::test_the_host_collects_what_the_compiled_loop_collects"
-SNAPSHOT = "programs/test_snapshot.py::test_a_restored_state_is_the_saved_one_to_the_bit"
 
 COLLECTING = [
     mutation(
@@ -19,6 +18,7 @@ COLLECTING = [
         "hyper.reward_scale * records.reward",
         "records.reward",
         "reward_scale does nothing.",
+        "programs/test_rollout.py::test_truncated_steps_carry_the_value_of_their_true_successor[0.5]",
         ORACLE,
     ),
     mutation(
@@ -27,6 +27,7 @@ COLLECTING = [
         "hyper.gamma * final_value",
         "hyper.reward_scale * hyper.gamma * final_value",
         "The value of a truncated episode's end is scaled as if it were a reward.",
+        "programs/test_rollout.py::test_truncated_steps_carry_the_value_of_their_true_successor[0.5]",
         ORACLE,
     ),
     mutation(
@@ -83,7 +84,7 @@ COLLECTING = [
         "avail=timestep.final_avail,",
         "avail=timestep.avail,",
         "The value of a truncated episode's end is that of the actions that are legal in the next episode.",
-        f"{SAME_DATA}[masked]",
+        "programs/test_rollout.py::test_a_truncated_episode_is_valued_by_the_actions_that_were_legal_at_its_end",
     ),
     mutation(
         "rollout-world-of-the-next-episode",
@@ -225,20 +226,20 @@ RUNNING = [
         "programs/test_seeds_and_starts.py::test_totals_are_sums_over_finished_episodes",
     ),
     mutation(
-        "program-moments-exchanged-at-a-resume",
-        "programs/base.py",
-        "return packed_again(saved, like)",
-        "return packed_again(saved._replace(opt=saved.opt._replace(mu=saved.opt.nu, nu=saved.opt.mu)), like)",
-        "After a resume the optimiser takes the means of the gradients for those of their squares.",
-        SNAPSHOT,
+        "reported-own-metrics-are-sums",
+        "programs/reported.py",
+        'return not (name == "episodes" or name.endswith("_sum") or is_last(name) or name in HEALTH)',
+        'return name in ("loss", "q", "target", "grad_norm")',
+        "What a new algorithm reports grows with the number of updates between two rows.",
+        "programs/test_reported.py::test_what_an_algorithm_reports_is_a_mean",
     ),
     mutation(
-        "program-layout-in-the-checkpoint",
-        COMPILED,
-        "state._replace(learner=saved_learner(state.learner))",
-        "state",
-        "Checkpoints hold the optimiser's memory layout, and the next layout cannot resume them.",
-        SNAPSHOT,
+        "reported-norms-add-up",
+        "programs/reported.py",
+        "return name in _LAST",
+        "return False",
+        "The norm of the parameters grows with the number of updates between two rows.",
+        "programs/test_reported.py::test_the_norm_of_the_parameters_is_the_last_one",
     ),
 ]
 

@@ -1,4 +1,4 @@
-"""Runs: the host loop, what it leaves behind, what is made of that, and what older versions left behind."""
+"""Runs: the host loop, what it leaves behind, and what is made of that."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ CHECKPOINT = "runs/checkpoint.py"
 METRICS = "runs/metrics.py"
 STATISTICS = "report/statistics.py"
 OPENED = "runs/opened.py"
-MIGRATIONS = "runs/migrations.py"
-NAMES = "runs/test_migrations.py::test_numbers_become_names"
-OLD_NAMES = "test_config.py::test_the_names_of_older_runs_are_read"
 
 MUTATIONS = [
     mutation(
         "pending-means-of-rows-are-sums",
         "runs/pending.py",
-        "row[name] = value / self.updates if name in _AVERAGED else value",
+        "row[name] = value / self.updates if is_mean(name) else value",
         "row[name] = value",
         "The loss in metrics.jsonl grows with the number of updates between two rows.",
         "runs/test_rows.py::test_rows_hold_means_of_losses_and_sums_of_episodes",
@@ -116,14 +113,6 @@ MUTATIONS = [
         "contents",
         "A run of an older version cannot be resumed.",
         "runs/test_migrations.py::test_it_goes_on_to_the_state_it_had_then",
-    ),
-    mutation(
-        "renamed-old-values-not-read",
-        "renamed.py",
-        "VALUES.get(old, {}).get(value, value)",
-        "VALUES.get(new, {}).get(value, value)",
-        "A run of an older version cannot be read, since a value of its has another name now.",
-        "test_config.py::test_the_names_of_older_runs_are_read",
     ),
     mutation(
         "identity-edited-configuration-accepted",
@@ -254,77 +243,5 @@ MUTATIONS = [
         "100.0 * score /",
         "Human-normalised scores do not subtract random play.",
         "report/test_atari_report.py::test_human_normalised",
-    ),
-    mutation(
-        "migration-moments-in-another-order",
-        MIGRATIONS,
-        "pieces = iter(np.split(vector, np.cumsum(np.array(small, int))[:-1], axis=-1))",
-        "pieces = iter(np.split(vector[:, ::-1], np.cumsum(np.array(small, int))[:-1], axis=-1))",
-        "A run of an older version goes on with moments that belong to other parameters.",
-        NAMES,
-    ),
-    mutation(
-        "migration-large-moments-in-another-order",
-        MIGRATIONS,
-        "rest = iter(packed)",
-        "rest = iter(packed[:1] + packed[:0:-1])",
-        "Two large matrices of one shape get each other's moments.",
-        f"{NAMES}[shapes1]",
-    ),
-    mutation(
-        "migration-mu-from-nu",
-        MIGRATIONS,
-        "packed = [contents.arrays[name] for name in",
-        'packed = [contents.arrays[name.replace("/mu/", "/nu/")] for name in',
-        "A run of an older version goes on with squares of gradients for their means.",
-        NAMES,
-    ),
-    mutation(
-        "migration-another-limit",
-        MIGRATIONS,
-        "LARGE = 2**17",
-        "LARGE = 2**17 - 2**9",
-        "Runs of an older version with a matrix just below the limit are said not to be resumable.",
-        NAMES,
-    ),
-    mutation(
-        "migration-only-of-mu",
-        MIGRATIONS,
-        "    for prefix in MOMENTS:\n",
-        "    for prefix in MOMENTS[:1]:\n",
-        "Half of an older optimiser's state keeps numbers for names, and the run cannot go on.",
-        NAMES,
-    ),
-    mutation(
-        "renamed-into-another-option",
-        "renamed.py",
-        '"eval.beside": "simulators.greedy_envs"',
-        '"eval.beside": "eval.num_envs"',
-        "An old run's greedy environments are read as the number of its evaluation episodes.",
-        OLD_NAMES,
-    ),
-    mutation(
-        "renamed-value-not-translated",
-        "renamed.py",
-        'VALUES = {"env.cores": {"apart": "reserved"}}',
-        "VALUES: dict = {}",
-        "Runs that reserved cores under the old name cannot be read.",
-        OLD_NAMES,
-    ),
-    mutation(
-        "renamed-two-options-exchanged",
-        "renamed.py",
-        '    "save.logs": "log.rows",\n',
-        '    "save.logs": "save.checkpoints",\n',
-        "An old run's number of rows is read as its number of checkpoints.",
-        OLD_NAMES,
-    ),
-    mutation(
-        "renamed-what-was-given-is-changed",
-        "renamed.py",
-        "{name: dict(part) if isinstance(part, Mapping) else part for name, part in data.items()}",
-        "dict(data)",
-        "Reading a configuration changes the caller's own, and reading it again gives another.",
-        OLD_NAMES,
     ),
 ]
