@@ -13,7 +13,7 @@ GREEDY = "programs/simulators/greedy.py"
 PLAYER = "programs/simulators/player.py"
 SAME_DATA = "programs/simulators/test_collect.py::test_the_host_collects_what_the_compiled_loop_collects"
 WHOLE_RUN = "programs/simulators/test_collect.py::test_a_whole_run_on_the_host_equals_one_inside_jax"
-STACK = "programs/simulators/test_collect.py::test_of_a_stack_only_the_newest_frame_crosses"
+STACK = "programs/simulators/test_collect.py::test_of_a_stack_only_the_newest_frame_is_sent"
 REPORTS = "programs/simulators/test_program.py::test_greedy_environments_report_one_episode_each_and_lose_none"
 PLAY = "programs/simulators/test_program.py::test_play_gives_the_first_full_episode_of_each_environment"
 

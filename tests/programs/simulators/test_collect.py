@@ -214,7 +214,7 @@ def test_every_environment_is_in_one_group(train, greedy, groups):
     assert max(sizes) - min(sizes) <= 1 + (groups > 2)
 
 
-def test_observations_cross_once_and_in_their_own_dtype():
+def test_observations_are_sent_once_and_in_their_own_dtype():
     """Of 2·(T + 1) calls a rollout, those that get an observation from the host are one for each step of a group."""
     program, moved = host_program(Gridworld(), {"simulators.greedy_envs": 2}), []
     state, _ = program.chunk(program.init(), 1)
@@ -262,7 +262,7 @@ def test_several_seeds_shift_their_stacks():
     jax.tree.map(np.testing.assert_array_equal, a.learner, b.learner)
 
 
-def test_of_a_stack_only_the_newest_frame_crosses():
+def test_of_a_stack_only_the_newest_frame_is_sent():
     """And the rollouts are those of the collector inside JAX, bit for bit."""
     check_env(Stacked(Film(), 4), steps=60)
     inside = jax_rollouts(CompiledProgram(tiny(), lambda n: JaxTwin(Film(), n)), 3)
