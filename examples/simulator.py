@@ -3,8 +3,8 @@
     python examples/simulator.py
     python examples/simulator.py --steps 20480   # quick, and not learned to the end
 
-A simulator is N environments behind four methods: `reset`, `send`, `recv` and `close`. docs/host.md says what more it
-may promise.
+A simulator is N environments behind four methods: `reset`, `send`, `recv` and `close`. docs/simulators.md says what
+more it may promise.
 """
 
 from __future__ import annotations

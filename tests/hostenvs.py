@@ -29,7 +29,7 @@ def independent(env: SingleEnv) -> tuple[Any, Any]:
 
 
 class JaxTwin:
-    """N such environments as a `JaxEnv`, seeded from the same key as a `SimulatorProgram` seeds its pool."""
+    """N such environments as a `JaxEnv`, seeded from the same key as a `SimulatorProgram` seeds its simulators."""
 
     def __init__(self, env: SingleEnv, num_envs: int):
         self.spec, self.num_envs = env.spec, num_envs

@@ -65,7 +65,7 @@ class Offence(NamedTuple):
 
     @property
     def room(self) -> str:
-        """`envs` for src/pqn/envs/adapters/atari.py, `bench` for bench/host.py."""
+        """`envs` for src/pqn/envs/adapters/atari.py, `bench` for bench/simulators.py."""
         parts = Path(self.file).with_suffix("").parts
         return parts[2] if parts[:2] == ("src", "pqn") and len(parts) > 2 else parts[0]
 

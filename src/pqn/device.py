@@ -66,6 +66,22 @@ def over_seeds(function: Callable[P, R], seeds: int) -> Callable[P, R]:
     return one_by_one if seeds == 1 or jax.default_backend() == "cpu" else jax.vmap(function)
 
 
+def over_seeds_but_last(function: Callable[..., R], seeds: int) -> Callable[..., R]:
+    """`over_seeds` of a function whose last argument has no axis of seeds."""
+    if seeds == 1:  # without the loop of `over_seeds`, which takes a good part of the time of a short program
+
+        def alone(*args: PyTree) -> R:
+            one = jax.tree.map(lambda x: x[0], args[:-1])
+            return jax.tree.map(lambda x: x[None], function(*one, args[-1]))
+
+        return alone
+
+    def together(*args: PyTree) -> R:
+        return over_seeds(lambda *one: function(*one, args[-1]), seeds)(*args[:-1])
+
+    return together
+
+
 def simulator_groups(concurrent: bool) -> int:
     """Into how many groups to split simulators, which step on threads or in processes of their own if `concurrent`.
 

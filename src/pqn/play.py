@@ -22,7 +22,7 @@ from pqn.exploration import epsilon_greedy
 from pqn.fields import brief, checked
 from pqn.programs.base import HostFactory
 from pqn.programs.evaluation import Evaluation, evaluate, mean, means, step_limit
-from pqn.programs.simulators.greedy import Player
+from pqn.programs.simulators.player import Player
 from pqn.runs.opened import Trained, open_run
 from pqn.types import Array, EnvSpec, Policy, PyTree
 

@@ -20,7 +20,8 @@ from pqn.programs import health, rollout
 from pqn.programs.compiled import CompiledProgram
 from pqn.programs.evaluation import Evaluation
 from pqn.programs.health import Fault
-from pqn.programs.totals import NEVER, combine, first_fault
+from pqn.programs.reported import NO_FAULT
+from pqn.programs.totals import combine, first_fault
 from pqn.progress import Progress
 from pqn.runs import checkpoint
 from pqn.types import EnvSpec
@@ -109,7 +110,7 @@ def test_the_environments_fault_is_its_own(program, knobs, update, fault, said):
 
 def test_a_sound_environment_is_found_so(program):
     totals = eight_updates(program, Knobs())
-    assert first_fault(totals) is None and totals["bad"].tolist() == [NEVER]
+    assert first_fault(totals) is None and totals["bad"].tolist() == [NO_FAULT]
 
 
 def test_a_truncation_that_the_spec_denies_is_named():
@@ -142,7 +143,7 @@ def test_divergence_is_still_the_learning_rates():
 
 def test_the_first_fault_counts_and_totals_add_up_alike_in_numpy_and_jax():
     rows = [
-        {"loss": [1.0, 2.0], "param_norm": [1.0, 1.0], "bad": [NEVER, 4], "fault": [0, 5]},
+        {"loss": [1.0, 2.0], "param_norm": [1.0, 1.0], "bad": [NO_FAULT, 4], "fault": [0, 5]},
         {"loss": [3.0, 4.0], "param_norm": [2.0, 3.0], "bad": [5, 5], "fault": [2, 1]},
         {"loss": [5.0, 6.0], "param_norm": [4.0, 5.0], "bad": [6, 6], "fault": [1, 1]},
     ]

@@ -10,8 +10,9 @@ from conftest import build, tiny
 
 from pqn.envs.probe import Counter
 from pqn.programs import rollout
+from pqn.programs.reported import NO_FAULT
 from pqn.programs.rollout import Finished
-from pqn.programs.totals import NEVER, report
+from pqn.programs.totals import report
 
 
 def test_seeds_differ_in_everything_random():
@@ -59,4 +60,4 @@ def test_totals_are_sums_over_finished_episodes(sick):
     loss = jnp.float32(np.inf if sick == "loss" else 0.5)
     row = report(learner, {"loss": loss}, finished)
     assert (row["episodes"], row["return_sum"], row["length_sum"], row["info/wins_sum"]) == (2, 7, 5, 1)
-    assert int(row["bad"]) == (NEVER if sick is None else 4)
+    assert int(row["bad"]) == (NO_FAULT if sick is None else 4)

@@ -18,7 +18,7 @@ from pqn.cli.main import main
 from pqn.envs.contract import Outcome
 from pqn.play import histogram
 from pqn.programs.evaluation import evaluate, mean, means, say_unfinished
-from pqn.programs.simulators.greedy import Player
+from pqn.programs.simulators.player import Player
 from pqn.progress import Progress, format_line
 from pqn.runs.loggers import scalars
 from pqn.runs.metrics import curve, read_metrics

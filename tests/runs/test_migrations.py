@@ -107,6 +107,23 @@ def test_numbers_become_names(shapes):
         assert found.leaves[name] == Leaf(name, array.shape, array.dtype.name)
 
 
+def test_parts_of_runs_with_simulators_have_new_names():
+    old = ["key", "stream/seen/0/obs", "stream/seen/10/first", "stream/window/obs", "beside/ret", "envs/0/beside"]
+    new = [
+        "key",
+        "stream/observed/0/obs",
+        "stream/observed/10/first",
+        "stream/window/obs",
+        "greedy/ret",
+        "envs/0/beside",
+    ]
+    arrays = {name: np.full(2, number, np.float32) for number, name in enumerate(old)}
+    found = migrations.present(contents_of(arrays))
+    assert list(found.leaves) == list(found.arrays) == [leaf.name for leaf in found.leaves.values()] == new
+    for before, after in zip(old, new, strict=True):
+        np.testing.assert_array_equal(found.arrays[after], arrays[before])
+
+
 def test_the_present_layout_is_left_alone():
     _, new = old_and_new(SHAPES)
     contents = contents_of(new)

@@ -23,7 +23,8 @@ from pqn.device import compiler_options, over_seeds, planned, require_memory, si
 from pqn.errors import ConfigError
 from pqn.programs import evaluation, rollout
 from pqn.programs.base import JaxFactory, RunState, Totals, restored_learner, saved_learner
-from pqn.programs.totals import HEALTH, NEVER, blank, combine, report
+from pqn.programs.keys import evaluation_key, seed_keys, update_keys
+from pqn.programs.totals import HEALTH, blank, combine, report
 from pqn.types import Array, PyTree
 
 P = ParamSpec("P")
@@ -57,12 +58,12 @@ class CompiledProgram:
     # --- one seed -----------------------------------------------------------------------------------------------
 
     def init_one(self, seed: Array) -> RunState:
-        key, net_key, env_key = jax.random.split(jax.random.key(seed), 3)
+        key, net_key, env_key = seed_keys(seed)
         return RunState(self.algorithm.init(net_key), rollout.start(self.env, self.algorithm.actor, env_key), key)
 
     def update_one(self, state: RunState, hyper: Hyper) -> tuple[RunState, dict[str, Array]]:
         """One iteration of Algorithm 1: collect a rollout, learn from it, forget it."""
-        key, collect_key, learn_key = jax.random.split(state.key, 3)
+        key, collect_key, learn_key = update_keys(state.key)
         stream, data, finished = rollout.collect(
             self.env, self.algorithm, state.learner, state.stream, collect_key, hyper
         )
@@ -70,8 +71,7 @@ class CompiledProgram:
         return RunState(learner, stream, key), report(learner, metrics, finished)
 
     def evaluate_one(self, learner: LearnerState, seed: Array) -> evaluation.Evaluation:
-        # Keys of its own, a function of seed and update alone: an evaluation cannot change the training.
-        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), NEVER), learner.updates)
+        key = evaluation_key(seed, learner.updates)
         limit = evaluation.step_limit(self.config, self.eval_env.spec)
         policy = self.algorithm.policy(learner)
         return evaluation.evaluate(self.eval_env, self.algorithm.actor, policy, key, self.config.eval.epsilon, limit)

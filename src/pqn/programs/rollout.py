@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from pqn.algorithms.base import Actor, Algorithm, Hyper, LearnerState
 from pqn.arrays import expand
+from pqn.config import Config
 from pqn.envs.contract import JaxEnv
 from pqn.programs.health import Fault, first, not_finite
 from pqn.types import (
@@ -93,15 +94,27 @@ def start(env: JaxEnv, actor: Actor, key: Array) -> Stream:
     seen = observe(actor, timestep, jnp.zeros(shape, jnp.int32))
     carry = actor.initial_carry(*shape)
     burn_in = actor.config.learner.burn_in
-    # Nothing came before: the window repeats the first observation, and `first` clears the memory at each of them.
-    window = jax.tree.map(lambda x: jnp.broadcast_to(x, (burn_in, *x.shape)), seen.inputs)
-    return Stream(state, *seen, carry, episode, window, carry if burn_in else ())
+    return Stream(state, *seen, carry, episode, first_window(seen.inputs, burn_in), carry if burn_in else ())
+
+
+def first_window(inputs: Inputs, burn_in: int) -> Inputs:
+    """The window [W, N, M, ...] before the first rollout, from the first inputs [N, M, ...].
+
+    Nothing came before: the window repeats the first observation, and `first` clears the memory at each of them.
+    """
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (burn_in, *x.shape)), inputs)
 
 
 def observe(actor: Actor, timestep: TimeStep, action: Array) -> Seen:
     """What the agents see of a time step that `action` led to."""
     inputs = actor.inputs(timestep.obs, timestep.first, action, timestep.reward)
     return Seen(inputs, timestep.avail, actor.world(timestep.obs, timestep.world))
+
+
+def exploration_draws(config: Config, key: Array, num_envs: int, num_agents: int) -> Array:
+    """Every exploration draw of a rollout at once, [T/L, L, N, M]."""
+    steps, length = config.learner.rollout_steps, config.segment_length
+    return jax.random.uniform(key, (steps // length, length, num_envs, num_agents))
 
 
 def collect(
@@ -111,8 +124,7 @@ def collect(
     config, actor, policy = algorithm.config, algorithm.actor, algorithm.policy(state)
     steps, length, burn_in = config.learner.rollout_steps, config.segment_length, config.learner.burn_in
     epsilon = algorithm.epsilon(state, hyper)
-    shape = (steps // length, length, env.num_envs, env.spec.num_agents)
-    uniform = jax.random.uniform(key, shape)  # every exploration draw of the rollout at once
+    uniform = exploration_draws(config, key, env.num_envs, env.spec.num_agents)
 
     def step(c: Collecting, uniform: Array) -> tuple[Collecting, StepRecord]:
         stream, finished, ends = c

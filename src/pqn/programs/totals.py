@@ -20,7 +20,6 @@ from pqn.programs.rollout import Finished
 from pqn.types import Array
 
 AnyArray = TypeVar("AnyArray", Array, np.ndarray)
-NEVER = NO_FAULT
 
 
 def report(learner: LearnerState, metrics: dict[str, Array], finished: Finished) -> dict[str, Array]:
@@ -32,12 +31,12 @@ def report(learner: LearnerState, metrics: dict[str, Array], finished: Finished)
     fault = health.first([(Fault.DIVERGED, diverged)])
     if finished.fault is not None:  # what the environment did wrong comes before what it led to
         fault = jnp.where(finished.fault == Fault.NONE, fault, finished.fault)
-    return metrics | {"bad": jnp.where(fault == Fault.NONE, NEVER, learner.updates), "fault": fault}
+    return metrics | {"bad": jnp.where(fault == Fault.NONE, NO_FAULT, learner.updates), "fault": fault}
 
 
 def blank(metrics: Mapping[str, object], seeds: int) -> dict[str, Array]:
     """Totals [S] over no update, under the names that `report` gives."""
-    start = {"bad": jnp.int32(NEVER), "fault": jnp.int32(Fault.NONE)}
+    start = {"bad": jnp.int32(NO_FAULT), "fault": jnp.int32(Fault.NONE)}
     return {name: jnp.full(seeds, start.get(name, jnp.float32(0.0))) for name in metrics}
 
 
@@ -58,4 +57,4 @@ def first_fault(totals: Mapping[str, np.ndarray]) -> tuple[int, int, Fault] | No
     """Which seed [S] failed first, at which update and why; None if all are well."""
     seed = int(np.argmin(totals["bad"]))
     update = int(totals["bad"][seed])
-    return None if update == NEVER else (seed, update, Fault(int(totals["fault"][seed])))
+    return None if update == NO_FAULT else (seed, update, Fault(int(totals["fault"][seed])))

@@ -14,7 +14,8 @@ from pqn.runs.configs import is_text
 from pqn.runs.leaves import Contents
 
 # The parts of a state, of either kind of program: nothing else belongs in a checkpoint.
-_PARTS = {"learner", "stream", "key", "whole", "beside", "envs"}
+# Older versions called `greedy` `beside`.
+_PARTS = {"learner", "stream", "key", "whole", "greedy", "beside", "envs"}
 
 
 def counters(contents: Contents, config: Config) -> tuple[int, int]:

@@ -8,6 +8,8 @@ fewer than 2**17 numbers per seed were one vector, and each larger array followe
 
 If all arrays are large, 0 is the first of them. Now each array has the name of its parameter:
 learner/opt/mu/torso/Dense_0/kernel.
+
+Two parts of a run with simulators had other names: see `RENAMED`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pqn.runs.leaves import Contents, Leaf
 
 PARAMS = "learner/params/"
 MOMENTS = ("learner/opt/mu/", "learner/opt/nu/")
+RENAMED = {"beside/": "greedy/", "stream/seen/": "stream/observed/"}  # the beginning of names: old -> new
 LARGE = 2**17  # numbers per seed; those versions' limit, whatever the present one is
 
 
@@ -34,7 +37,21 @@ def present(contents: Contents) -> Contents:
     for prefix in MOMENTS:
         if f"{prefix}0" in contents.leaves:
             contents = _named(contents, prefix)
+    for old, new in RENAMED.items():
+        if any(name.startswith(old) for name in contents.leaves):
+            contents = _renamed(contents, old, new)
     return contents
+
+
+def _renamed(contents: Contents, old: str, new: str) -> Contents:
+    """With `new` instead of `old` at the beginning of names."""
+
+    def name_of(name: str) -> str:
+        return new + name.removeprefix(old) if name.startswith(old) else name
+
+    leaves = {name_of(name): leaf._replace(name=name_of(name)) for name, leaf in contents.leaves.items()}
+    arrays = {name_of(name): array for name, array in contents.arrays.items()}
+    return contents._replace(leaves=leaves, arrays=arrays)
 
 
 def _named(contents: Contents, prefix: str) -> Contents:

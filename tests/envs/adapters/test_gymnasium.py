@@ -17,7 +17,7 @@ import pqn
 from pqn.algorithms.base import Hyper
 from pqn.envs import check_env, registry
 from pqn.errors import EnvError, EnvFailed
-from pqn.programs.simulators.collect import over_seeds_but_last
+from pqn.programs.simulators.joining import join_groups
 from pqn.programs.simulators.program import SimulatorProgram
 from pqn.progress import Progress
 from pqn.types import Seen
@@ -122,9 +122,9 @@ def program_for(name, kwargs, options=None):
 def collected(program):
     """One rollout as the learner gets it, its work, and the sums over finished episodes."""
     state = program.init()
-    _, lesson = program._collect(state, state.learner, lambda: None)
-    data, _, _, finished = over_seeds_but_last(program.collector.pack_one, 1)(lesson.collected, program.hyper)
-    learner, data, finished = jax.tree.map(lambda x: x[0], (state.learner, data, finished))
+    _, unlearned = program.collect(state)
+    learner, groups = jax.tree.map(lambda x: x[0], (state.learner, unlearned.collected))
+    data, (_, _, finished) = join_groups(program.algorithm.actor, program.layout, groups, program.hyper)
     return learner, data, program.algorithm.prepare(learner, data, jax.random.key(0), program.hyper)[1], finished
 
 
@@ -208,7 +208,7 @@ def test_recurrent_training_runs_in_every_mode(mode):
     _, totals = program.chunk(program.init(), 2)
     assert np.isfinite(totals["loss"]).all() and totals["episodes"][0] > 0
     # An episode of length n pays 1 + … + n, whatever resets it.
-    assert program.beside.report().ret.max() <= 10
+    assert program.started.greedy.report().ret.max() <= 10
 
 
 @pytest.mark.parametrize("kwargs", WAYS.values(), ids=WAYS)

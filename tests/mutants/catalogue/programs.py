@@ -171,7 +171,7 @@ RUNNING = [
     ),
     mutation(
         "program-seeds-share-keys",
-        COMPILED,
+        "programs/keys.py",
         "jax.random.split(jax.random.key(seed), 3)",
         "jax.random.split(jax.random.key(0 * seed), 3)",
         "All seeds are one seed: ten curves without any spread.",
@@ -203,9 +203,9 @@ RUNNING = [
     ),
     mutation(
         "program-evaluates-the-same-games",
-        COMPILED,
-        "jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), NEVER), learner.updates)",
-        "jax.random.fold_in(jax.random.key(seed), NEVER)",
+        "programs/keys.py",
+        "jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), NO_UPDATE), update)",
+        "jax.random.fold_in(jax.random.key(seed), NO_UPDATE)",
         "Every evaluation of a run plays the same games.",
         "programs/test_seeds_and_starts.py::test_evaluations_play_other_games_each_time",
     ),

@@ -1,8 +1,9 @@
-"""Collection from simulators: the data are those of the collector inside JAX, however the pool is split."""
+"""Collection from simulators: the data are those of the collector inside JAX, however they are grouped."""
 
 from __future__ import annotations
 
 import time
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,15 +12,17 @@ import pytest
 from conftest import Clock, run_updates, tiny
 from hostenvs import HostFromJax, JaxTwin
 
+from pqn.device import over_seeds_but_last
 from pqn.envs import check_env
 from pqn.envs.contract import Outcome
 from pqn.envs.probe import Counter, Gridworld, Masked, Memory, TeamMatch, TwoStepGame
 from pqn.programs import rollout
 from pqn.programs.compiled import CompiledProgram
-from pqn.programs.simulators.collect import _side_by_side, over_seeds_but_last
-from pqn.programs.simulators.pool import shares
+from pqn.programs.simulators.groups import split_into_groups
+from pqn.programs.simulators.joining import join_groups
 from pqn.programs.simulators.program import SimulatorProgram
 from pqn.programs.simulators.records import Shifted
+from pqn.programs.simulators.turns import in_threads
 from pqn.types import EnvSpec
 
 GRU = {"network.memory": "gru", "network.memory_size": 8, "learner.segment_length": 4, "learner.minibatches": 2}
@@ -48,17 +51,22 @@ def host_program(env, options=None, groups=2, concurrent=False, seeds=1, kind=Ho
     return program
 
 
+def joined(program: SimulatorProgram):
+    """`join_groups` for all seeds of a program."""
+    return over_seeds_but_last(partial(join_groups, program.algorithm.actor, program.layout), program.config.seeds)
+
+
 def host_rollouts(program: SimulatorProgram, count: int) -> list:
     """`count` successive rollouts with the first parameters, and the sums over their finished episodes."""
-    pack = jax.jit(over_seeds_but_last(program.collector.pack_one, program.config.seeds))
+    join = jax.jit(joined(program))
     state, found = program.init(), []
     for _ in range(count):
         before = state.stream
-        state, lesson = program._collect(state, state.learner, lambda: None)
-        last = lesson.collected.stream._replace(episode=before.episode, window=before.window)
-        data, episode, window, finished = pack(lesson.collected._replace(stream=last), program.hyper)
-        state = state._replace(stream=state.stream._replace(episode=episode, window=window))
-        found.append((data, finished))
+        state, unlearned = program.collect(state)
+        last = unlearned.collected.stream._replace(episode=before.episode, window=before.window)
+        data, after = join(unlearned.collected._replace(stream=last), program.hyper)
+        state = state._replace(stream=state.stream._replace(episode=after.episode, window=after.window))
+        found.append((data, after.finished))
     return found
 
 
@@ -75,17 +83,16 @@ def jax_rollouts(program: CompiledProgram, count: int) -> list:
     for _ in range(count):
         state, data, finished = collect(state)
         assert not np.any(finished.fault)
-        found.append((data, finished._replace(fault=None)))  # the host's pool looks at what its simulators give itself
+        found.append((data, finished._replace(fault=None)))  # `Simulators` looks at what its environments give
     return found
 
 
 def assert_same(a, b, loose=()):
     assert jax.tree.structure(a) == jax.tree.structure(b)
     for name in a._fields:
-        check = np.testing.assert_array_equal
-        if name in loose:
-            check = lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-6)  # noqa: E731
-        jax.tree.map(check, getattr(a, name), getattr(b, name))
+        tolerance = 1e-6 if name in loose else 0.0
+        same = partial(np.testing.assert_allclose, rtol=tolerance, atol=tolerance)
+        jax.tree.map(same, getattr(a, name), getattr(b, name))
 
 
 @pytest.mark.parametrize(("env", "options", "loose"), CASES)
@@ -129,29 +136,24 @@ def test_overlap_learns_the_same_from_threads():
     jax.tree.map(np.testing.assert_array_equal, *ends)
 
 
-class Noting(HostFromJax):
-    """Says how many of its kind are under way at once."""
-
-    now: set = set()  # noqa: RUF012
-    most = 0
-
-    def send(self, action):
-        super().send(action)
-        Noting.now.add(self)
-        Noting.most = max(Noting.most, len(Noting.now))
-
-    def recv(self):
-        time.sleep(0.002)  # time enough for the others to come
-        step = super().recv()
-        Noting.now.discard(self)
-        return step
-
-
 @pytest.mark.parametrize(("concurrent", "most"), [(True, 2), (False, 1)])
-def test_of_many_groups_two_are_under_way(concurrent, most):
-    Noting.most = 0
-    host_rollouts(host_program(Counter(), groups=4, concurrent=concurrent, kind=Noting), 1)
-    assert Noting.most == most
+def test_at_most_two_groups_step_at_a_time(concurrent, most):
+    stepping, counts = set(), []
+
+    class Counted(HostFromJax):
+        def send(self, action):
+            super().send(action)
+            stepping.add(self)
+            counts.append(len(stepping))
+
+        def recv(self):
+            time.sleep(0.002)  # long enough for the other groups to start, if they can
+            step = super().recv()
+            stepping.discard(self)
+            return step
+
+    host_rollouts(host_program(Counter(), groups=4, concurrent=concurrent, kind=Counted), 1)
+    assert max(counts) == most
 
 
 def test_when_one_group_fails_the_others_stop():
@@ -166,23 +168,23 @@ def test_when_one_group_fails_the_others_stop():
     def failing():
         while turns < 5:  # the other is under way
             yield
-        raise RuntimeError("out of luck")
+        raise RuntimeError("no more turns")
 
-    with pytest.raises(RuntimeError, match="out of luck"):
-        _side_by_side([endless(), failing(), endless()])
+    with pytest.raises(RuntimeError, match="no more turns"):
+        in_threads([endless(), failing(), endless()])
     then = turns
     time.sleep(0.05)
-    assert turns == then  # nobody goes on
+    assert turns == then  # no thread continues
 
 
-def test_greedy_environments_beside_training_do_not_touch_it():
+def test_greedy_environments_do_not_change_training():
     runs = []
-    for beside in (0, 8):
-        program = host_program(Counter(), {"simulators.greedy_envs": beside})
-        assert sum(share.size for share in program.pool.shares) == 8 + beside
+    for greedy in (0, 8):
+        program = host_program(Counter(), {"simulators.greedy_envs": greedy})
+        assert sum(env.num_envs for env in program.started.simulators.envs) == 8 + greedy
         runs.append(program.chunk(program.init(), 4))
-    (without, totals), (beside, totals_too) = runs
-    jax.tree.map(np.testing.assert_array_equal, without.learner, beside.learner)
+    (without, totals), (with_greedy, totals_too) = runs
+    jax.tree.map(np.testing.assert_array_equal, without.learner, with_greedy.learner)
     for name, value in totals.items():
         np.testing.assert_array_equal(value, totals_too[name])
 
@@ -202,39 +204,41 @@ def test_chunks_can_be_cut_anywhere():
     )
 
 
-@pytest.mark.parametrize(("train", "beside", "groups"), [(8, 3, 2), (7, 0, 2), (1, 4, 1), (5, 8, 3)])
-def test_every_environment_is_in_one_group(train, beside, groups):
-    found = shares(train, beside, groups)
-    assert [i for share in found for i in range(train)[share.train]] == list(range(train))
-    assert [i for share in found for i in range(beside)[share.beside]] == list(range(beside))
-    sizes = [share.size for share in found]
+@pytest.mark.parametrize(("train", "greedy", "groups"), [(8, 3, 2), (7, 0, 2), (1, 4, 3), (5, 8, 3)])
+def test_every_environment_is_in_one_group(train, greedy, groups):
+    found = split_into_groups(train, greedy, groups)
+    assert len(found) == min(groups, train)
+    assert [i for group in found for i in range(train)[group.train]] == list(range(train))
+    assert [i for group in found for i in range(greedy)[group.greedy]] == list(range(greedy))
+    sizes = [group.size for group in found]
     assert max(sizes) - min(sizes) <= 1 + (groups > 2)
 
 
-def test_observations_cross_once_and_in_their_own_dtype():
+def test_observations_are_sent_once_and_in_their_own_dtype():
     """Of 2·(T + 1) calls a rollout, those that get an observation from the host are one for each step of a group."""
     program, moved = host_program(Gridworld(), {"simulators.greedy_envs": 2}), []
     state, _ = program.chunk(program.init(), 1)
 
     def spy(act):
-        def call(learner, seen, *rest):
-            moved.append(seen.obs)
-            return act(learner, seen, *rest)
+        def call(policy, observed, *rest):
+            moved.append(observed.obs)
+            return act(policy, observed, *rest)
 
         return call
 
-    program.collector.act = [spy(act) for act in program.collector.act]
-    _, lesson = program._collect(state, state.learner, lambda: None)
+    collector = program.started.collector
+    collector.act = [spy(act) for act in collector.act]
+    _, unlearned = program.collect(state)
     steps = program.config.learner.rollout_steps
     assert len(moved) == 2 * (steps + 1)
     assert sum(isinstance(obs, np.ndarray) for obs in moved) == 2 * steps
     assert all(obs.dtype == bool for obs in moved)
-    kept = [obs for track in lesson.collected.tracks for obs in track.obs]
+    kept = [obs for group in unlearned.collected.groups for obs in group.obs]
     assert len(kept) == 2 * steps and all(isinstance(obs, jax.Array) and obs.dtype == bool for obs in kept)
 
 
 class Film:
-    """Stacks of three frames; a new one each step, and now and then a new film, which starts in the dark."""
+    """Stacks of three frames. Each step adds a frame. An episode starts with two empty frames."""
 
     spec = EnvSpec("film", (3, 2), np.dtype("float32"), num_actions=2)
 
@@ -258,20 +262,21 @@ def test_several_seeds_shift_their_stacks():
     jax.tree.map(np.testing.assert_array_equal, a.learner, b.learner)
 
 
-def test_of_a_stack_only_the_newest_frame_crosses():
+def test_of_a_stack_only_the_newest_frame_is_sent():
     """And the rollouts are those of the collector inside JAX, bit for bit."""
     check_env(Stacked(Film(), 4), steps=60)
     inside = jax_rollouts(CompiledProgram(tiny(), lambda n: JaxTwin(Film(), n)), 3)
     program, moved = host_program(Film(), {"simulators.greedy_envs": 2}, groups=3, kind=Stacked), []
 
     def spy(act):
-        def call(learner, seen, *rest):
-            moved.append((seen.obs, np.any(seen.first)))
-            return act(learner, seen, *rest)
+        def call(policy, observed, *rest):
+            moved.append((observed.obs, np.any(observed.first)))
+            return act(policy, observed, *rest)
 
         return call
 
-    program.collector.act = [spy(act) for act in program.collector.act]
+    collector = program.started.collector
+    collector.act = [spy(act) for act in collector.act]
     outside = host_rollouts(program, 3)
     for (a, ended), (b, ended_too) in zip(inside, outside, strict=True):
         assert_same(a, b)
@@ -287,13 +292,14 @@ def test_of_a_stack_only_the_newest_frame_crosses():
 def test_overlap_lags_by_one_update(concurrent):
     """Rollout k + 1 is collected with the parameters after update k − 1, and update k learns from rollout k."""
     program = host_program(Counter(), {"simulators.overlap": True}, concurrent=concurrent)
-    acted, original = [], program.collector.collect
+    acted, collector = [], program.started.collector
+    original = collector.collect
 
-    def spy(pool, state, *rest):
-        acted.append(jax.device_get(state.params))
-        return original(pool, state, *rest)
+    def spy(simulators, policy, *rest):
+        acted.append(jax.device_get(policy.params))
+        return original(simulators, policy, *rest)
 
-    program.collector.collect = spy
+    collector.collect = spy
     state, params = program.init(), []
     params.append(jax.device_get(state.learner.params))
     for _ in range(program.config.updates):

@@ -13,8 +13,8 @@ from hostenvs import HostFromJax
 from test_collect import host_program
 
 from pqn.envs.probe import Counter
-from pqn.programs.simulators import pool
-from pqn.programs.simulators.cores import Division, apart, division, on_simulators_cores
+from pqn.programs.simulators import simulators
+from pqn.programs.simulators.cores import Division, division, on_simulators_cores, reserved_cores
 
 pytestmark = pytest.mark.skipif(
     not hasattr(os, "sched_getaffinity") or len(os.sched_getaffinity(0)) < 2, reason="needs Linux and two cores"
@@ -78,12 +78,12 @@ def test_threads_of_simulators_get_one_core_each_and_the_caller_keeps_all(halves
     assert os.sched_getaffinity(0) == everywhere
 
 
-def test_the_rest_of_the_program_stays_apart_for_a_while(halves):
+def test_the_rest_of_the_program_leaves_the_reserved_cores_for_a_while(halves):
     everywhere = os.sched_getaffinity(0)
     with contextlib.ExitStack() as stack:
         (simulator,) = on_simulators_cores(halves, lambda: stack.enter_context(waiting(1)))
         (other,) = stack.enter_context(waiting(1))
-        with apart(halves):
+        with reserved_cores(halves):
             (late,) = stack.enter_context(waiting(1))
             inside = [os.sched_getaffinity(thread) for thread in (0, other, late, simulator)]
         after = [os.sched_getaffinity(thread) for thread in (0, other, late, simulator)]
@@ -93,7 +93,7 @@ def test_the_rest_of_the_program_stays_apart_for_a_while(halves):
 
 def test_an_error_ends_it(halves):
     everywhere = os.sched_getaffinity(0)
-    with pytest.raises(RuntimeError), apart(halves):
+    with pytest.raises(RuntimeError), reserved_cores(halves):
         raise RuntimeError
     assert os.sched_getaffinity(0) == everywhere
 
@@ -107,10 +107,10 @@ def test_a_run_learns_the_same_on_divided_cores(halves, monkeypatch):
             return super().reset(seeds)
 
     plain = host_program(Counter(), groups=3, concurrent=True)
-    monkeypatch.setattr(pool, "division", lambda concurrent: halves if concurrent else None)
+    monkeypatch.setattr(simulators, "division", lambda concurrent: halves if concurrent else None)
     divided = host_program(Counter(), groups=3, concurrent=True, kind=Watched)
     shared = host_program(Counter(), {"simulators.cores": "shared"}, groups=3, concurrent=True)
-    assert divided.pool.cores == halves and shared.pool.cores is None
+    assert [one.started.simulators.cores for one in (divided, shared)] == [halves, None]
     assert set(map(frozenset, seen)) == {halves.simulators}
     want, got = (program.chunk(program.init(), 3)[0] for program in (plain, divided))
     jax.tree.map(np.testing.assert_array_equal, want.learner.params, got.learner.params)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from conftest import tiny
+from test_collect import joined
 
 import pqn
 from pqn.errors import EnvError
 from pqn.play import evaluate_run
-from pqn.programs.simulators.collect import over_seeds_but_last
 from pqn.programs.simulators.program import SimulatorProgram
 from pqn.progress import Progress
 from pqn.runs.metrics import read_metrics
@@ -60,16 +60,15 @@ def test_the_learner_sees_lives_and_the_statistics_games():
     program = SimulatorProgram(tiny({"learner.rollout_steps": 12, "simulators.greedy_envs": 2}), Lives, Lives.spec)
     program.compile()
     state = program.init()
-    _, lesson = program._collect(state, state.learner, lambda: None)
-    pack = over_seeds_but_last(program.collector.pack_one, 1)
-    data, _, _, finished = pack(lesson.collected, program.hyper)
+    _, unlearned = program.collect(state)
+    data, (_, _, finished) = joined(program)(unlearned.collected, program.hyper)
     ends = np.asarray(data.discount[0] == 0)
     np.testing.assert_array_equal(ends, np.repeat([[t % 2 == 1] for t in range(12)], 8, axis=1))
     assert float(finished.episodes[0]) == 8 * 2  # two games of six steps in each environment
     assert float(finished.ret[0]) == 8 * 2 * 60 and float(finished.length[0]) == 8 * 2 * 6
-    beside = program.beside.report()
-    np.testing.assert_array_equal(beside.ret, [[60.0, 60.0]])
-    np.testing.assert_array_equal(beside.length, [[6.0, 6.0]])
+    greedy = program.started.greedy.report()
+    np.testing.assert_array_equal(greedy.ret, [[60.0, 60.0]])
+    np.testing.assert_array_equal(greedy.length, [[6.0, 6.0]])
     program.close()
 
 

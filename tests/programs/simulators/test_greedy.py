@@ -1,4 +1,4 @@
-"""Greedy play in simulators: beside training, and apart from it."""
+"""Greedy play in simulators: during training, and in an evaluation of its own."""
 
 from __future__ import annotations
 
@@ -14,51 +14,59 @@ from test_collect import host_program
 from pqn.algorithms.pqn import PQN
 from pqn.envs.probe import Counter
 from pqn.programs.evaluation import evaluate
-from pqn.programs.simulators.greedy import Player
+from pqn.programs.simulators.groups import Layout
+from pqn.programs.simulators.player import Player
+from pqn.programs.simulators.seeds import episode_seeds
 from pqn.types import Inputs
 
 GRU = {"network.memory": "gru", "network.memory_size": 8}
 
 
-def test_environments_beside_training_act_greedily():
+def test_greedy_environments_act_greedily():
     """While ε is 1 and the training environments act at random."""
     program = host_program(Counter(), {"simulators.greedy_envs": 5})
     state = program.init()
-    _, lesson = program._collect(state, state.learner, lambda: None)
+    _, unlearned = program.collect(state)
     learner = jax.tree.map(lambda x: x[0], state.learner)
-    greedy = {"train": [], "beside": []}
-    for share, track in zip(program.pool.shares, lesson.collected.tracks, strict=True):
-        for t, obs in enumerate(track.obs):
-            inputs = Inputs(jnp.asarray(obs[0]), jnp.asarray(track.first[0, t]))
+    agreed = {"train": [], "greedy": []}
+    for group, steps in zip(program.layout.groups, unlearned.collected.groups, strict=True):
+        for t, obs in enumerate(steps.obs):
+            inputs = Inputs(jnp.asarray(obs[0]), jnp.asarray(steps.first[0, t]))
             best = np.asarray(program.algorithm.actor.scores(learner, (), inputs)[1].argmax(-1))
-            agrees = (best == track.action[0, t])[:, 0]
-            greedy["train"] += agrees[: share.num_train].tolist()
-            greedy["beside"] += agrees[share.num_train :].tolist()
-    assert len(greedy["beside"]) == 5 * 8 and all(greedy["beside"])
-    assert 0.2 < np.mean(greedy["train"]) < 0.8
+            agrees = (best == steps.action[0, t])[:, 0]
+            agreed["train"] += agrees[: group.num_train].tolist()
+            agreed["greedy"] += agrees[group.num_train :].tolist()
+    assert len(agreed["greedy"]) == 5 * 8 and all(agreed["greedy"])
+    assert 0.2 < np.mean(agreed["train"]) < 0.8
 
 
 def test_a_later_start_has_other_episodes():
     """A run whose simulators cannot be saved starts new episodes when it is resumed, and no seed comes twice."""
-    program = host_program(Counter(), {"simulators.greedy_envs": 8}, seeds=2)
-    given, original = [], program.pool.reset
-    program.pool.reset = lambda train, beside: (given.extend([train, beside]), original(train, beside))[1]
-    for update in (0, 5, 6):
-        program._reset(update)
-    seeds = np.concatenate([np.ravel(each) for each in given])
+    layout = Layout.of(tiny({"simulators.greedy_envs": 8}, seeds=2), Counter().spec, 2)
+    seeds = np.concatenate([np.ravel(x) for update in (0, 5, 6) for x in episode_seeds(jnp.arange(2), layout, update)])
     assert seeds.size == 3 * 2 * (8 + 8) and len(np.unique(seeds)) == seeds.size
+
+
+def test_a_resumed_run_resets_its_simulators_for_its_update():
+    program, given = host_program(Counter()), []
+    state, _ = program.chunk(program.init(), 3)
+    simulators = program.started.simulators
+    original = simulators.reset
+    simulators.reset = lambda *seeds: (given.append(seeds), original(*seeds))[1]
+    program.restore(program.snapshot(state), lambda text: None)
+    jax.tree.map(np.testing.assert_array_equal, given, [episode_seeds(program.seeds, program.layout, 3)])
 
 
 def test_a_checkpoint_holds_the_open_greedy_episodes():
     options = {"simulators.greedy_envs": 4, "learner.rollout_steps": 4}
     program = host_program(Counter(), options, kind=Savable)
     state, _ = program.chunk(program.init(), 3)
-    program.beside.report()
+    program.started.greedy.report()
     state, _ = program.chunk(state, 1)
-    saved, open_episodes = program.snapshot(state), jax.tree.map(np.copy, program.beside.save())
+    saved, open_episodes = program.snapshot(state), jax.tree.map(np.copy, program.started.greedy.save())
     other = host_program(Counter(), options, kind=Savable)
     other.restore(jax.tree.map(np.asarray, saved._replace(key=()))._replace(key=saved.key), lambda said: None)
-    jax.tree.map(np.testing.assert_array_equal, other.beside.save(), open_episodes)
+    jax.tree.map(np.testing.assert_array_equal, other.started.greedy.save(), open_episodes)
     assert len(np.unique(open_episodes["phase"])) > 1 and open_episodes["ret"].any()
 
 

@@ -16,10 +16,12 @@ from saved import read_tree
 from test_collect import host_program
 
 import pqn
+from pqn.algorithms import make_algorithm
 from pqn.envs.probe import Counter, Masked, Memory
 from pqn.errors import ConfigError, Diverged, EnvError, EnvFailed
-from pqn.programs.simulators.greedy import Player
-from pqn.programs.simulators.pool import Pool
+from pqn.programs.simulators.groups import split_into_groups
+from pqn.programs.simulators.player import Player
+from pqn.programs.simulators.simulators import Simulators
 from pqn.progress import Progress
 from pqn.runs import checkpoint
 from pqn.runs.metrics import read_metrics
@@ -47,7 +49,7 @@ class Failing(HostFromJax):
     def recv(self):
         self.patience -= 1
         if self.patience < 0:
-            raise ValueError("the simulator is out of luck\nsecond line")
+            raise ValueError("the simulator is broken\nsecond line")
         return super().recv()
 
 
@@ -146,17 +148,17 @@ def test_a_restored_learner_is_the_saved_one_to_the_bit():
     restored = again.restore(saved, lambda text: None)
     jax.tree.map(np.testing.assert_array_equal, restored.learner, state.learner)
     np.testing.assert_array_equal(jax.random.key_data(restored.key), jax.random.key_data(state.key))
-    fresh = again.init().stream.seen[0].obs
-    assert not np.array_equal(restored.stream.seen[0].obs, fresh)  # new episodes, not those of the start again
+    fresh = again.init().stream.observed[0].obs
+    assert not np.array_equal(restored.stream.observed[0].obs, fresh)  # new episodes, not those of the start again
 
 
-class FailingBeside(Failing):
+class FailingInThreads(Failing):
     """One with threads of its own."""
 
     concurrent = property(lambda self: True, lambda self, value: None)
 
 
-@pytest.mark.parametrize("kind", [Failing, FailingSavable, FailingBeside])
+@pytest.mark.parametrize("kind", [Failing, FailingSavable, FailingInThreads])
 @pytest.mark.parametrize(("patience", "updates"), [(5, 0), (40, 5)])  # three steps are a check before the run
 def test_an_environment_that_raises_ends_the_run_with_a_checkpoint(tmp_path, kind, patience, updates):
     with pytest.raises(EnvFailed) as caught:
@@ -167,7 +169,7 @@ def test_an_environment_that_raises_ends_the_run_with_a_checkpoint(tmp_path, kin
             progress=QUIET,
         )
     message = str(caught.value)
-    assert "ValueError: the simulator is out of luck" in message and "\n" not in message
+    assert "ValueError: the simulator is broken" in message and "\n" not in message
     assert f"pqn resume {tmp_path / 'run'}" in message
     assert int(final(tmp_path / "run")["learner"]["updates"][0]) == updates
     listening = Listening()
@@ -184,7 +186,7 @@ def test_an_environment_that_fails_while_evaluating_leaves_a_checkpoint(tmp_path
         made[-1].patience = 0 if len(made) == 4 else 1000  # the first is looked at, two train, the fourth evaluates
         return made[-1]
 
-    with pytest.raises(EnvFailed, match=r"out of luck.*pqn resume"):
+    with pytest.raises(EnvFailed, match=r"broken.*pqn resume"):
         pqn.train(tiny(), env=build, out=tmp_path / "run", progress=QUIET)
     assert int(final(tmp_path / "run")["learner"]["updates"][0]) == 10
 
@@ -279,31 +281,32 @@ def test_a_simulator_that_cannot_be_closed_is_a_sentence_and_the_others_are_clos
             closed.append(self)
             raise OSError("still in use\nby someone")
 
-    pool = Pool(lambda n: Clinging(Counter(), n), 1, 4, 0, groups=2)
+    simulators = Simulators(lambda n: Clinging(Counter(), n), 1, split_into_groups(4, 0, 2))
     with pytest.raises(EnvFailed, match=r"could not be closed: it raised OSError: still in use$"):
-        pool.close()
+        simulators.close()
     assert len(closed) == 2
 
 
 # ---- evaluation ----
 
 
-def test_beside_reports_one_episode_per_environment_and_loses_none():
+def test_greedy_environments_report_one_episode_each_and_lose_none():
     """Against a straightforward account of every episode of the greedy environments."""
     program = host_program(Counter(), {"simulators.greedy_envs": 5, "learner.rollout_steps": 4}, total_steps=8 * 4 * 40)
-    tracks, original = [], program.beside.add
-    program.beside.add = lambda rollout: (tracks.extend(rollout), original(rollout))
+    collected, greedy = [], program.started.greedy
+    original = greedy.add
+    greedy.add = lambda groups: (collected.extend(groups), original(groups))
     state, reports, length = program.init(), [], [0]
     for _ in range(10):
         state, _ = program.chunk(state, 3)
         reports.append(program.evaluate(state))
-        length.append(len(tracks) // 2 * 4)
+        length.append(len(collected) // 2 * 4)
     parts = []
-    for group, share in enumerate(program.pool.shares):
-        mine = tracks[group::2]
+    for number, group in enumerate(program.layout.groups):
+        mine = collected[number::2]
         parts.append(
             [
-                np.concatenate([getattr(t, name)[0, :, share.num_train :] for t in mine])
+                np.concatenate([getattr(steps, name)[0, :, group.num_train :] for steps in mine])
                 for name in ("reward", "terminated", "truncated")
             ]
         )
@@ -328,8 +331,9 @@ def test_beside_reports_one_episode_per_environment_and_loses_none():
 
 def test_play_gives_the_first_full_episode_of_each_environment():
     """The counter pays 1 + 2 + … + length, and its length follows from its first observation."""
-    env, learner = Counter(), host_program(Counter()).learner
-    state = jax.vmap(learner.init)(jax.random.split(jax.random.key(0), 2))
+    env = Counter()
+    actor = make_algorithm(tiny(), env.spec).actor
+    policy = jax.vmap(actor.init)(jax.random.split(jax.random.key(0), 2))
     firsts = []
 
     class Spy(HostFromJax):
@@ -339,13 +343,13 @@ def test_play_gives_the_first_full_episode_of_each_environment():
             return step
 
     keys = jax.random.split(jax.random.key(1), 2)
-    player = Player(learner.actor, num_seeds=2, epsilon=0.0)
-    result = player.play(lambda n: Spy(env, n), state, keys, episodes=6, max_steps=100)
+    player = Player(actor, num_seeds=2, epsilon=0.0)
+    result = player.play(lambda n: Spy(env, n), policy, keys, episodes=6, max_steps=100)
     length = 1 + firsts[0].reshape(2, 6) % env.longest
     np.testing.assert_array_equal(result.length, length)
     np.testing.assert_array_equal(result.ret, length * (length + 1) / 2)
     assert np.all(result.finished)
-    short = player.play(lambda n: Spy(env, n), state, keys, episodes=6, max_steps=2)
+    short = player.play(lambda n: Spy(env, n), policy, keys, episodes=6, max_steps=2)
     np.testing.assert_array_equal(short.finished, length <= 2)
 
 

@@ -1,1 +1,1 @@
-"""Environments that live on the CPU outside of JAX, feeding the same learner; docs/host.md tells how."""
+"""The program for environments outside of JAX, which run on the CPU; docs/simulators.md describes it."""

@@ -1,9 +1,9 @@
-"""The program of a run whose environments live outside of JAX; it offers the host loop what `Program` does.
+"""The program of a run whose environments are outside of JAX; it fulfils `Program`.
 
-The learner is the same compiled code. Around it, a Python loop lets the simulators and the accelerator work at the
-same time (`collect`), and a run's state is partly theirs: where a simulator can say where it stands, a checkpoint
-holds that too and a resumed run equals an uninterrupted one to the bit; otherwise it starts new episodes, with the
-parameters, the optimiser and the random keys of the checkpoint.
+The algorithm is the same compiled code as that of `CompiledProgram`. A Python loop around it lets the simulators and
+the accelerator work at the same time (`collect`). The simulators hold a part of a run's state. Where they can save it,
+a checkpoint holds it too, and a resumed run equals an uninterrupted one to the bit. Otherwise a resumed run starts new
+episodes, with the parameters, the optimiser and the random keys of the checkpoint.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import functools
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,46 +22,44 @@ from pqn.algorithms import make_algorithm
 from pqn.algorithms.base import Hyper, LearnerState, Metrics, Progress, Work
 from pqn.algorithms.packing import named
 from pqn.config import Config
-from pqn.device import compiler_options, over_seeds, planned, require_memory
+from pqn.device import compiler_options, over_seeds, over_seeds_but_last, planned, require_memory
 from pqn.errors import ConfigError, EnvFailed
 from pqn.programs.base import HostFactory, RunState, Totals, restored_learner, saved_learner
 from pqn.programs.evaluation import Evaluation, step_limit
+from pqn.programs.keys import evaluation_key, seed_keys, update_keys
 from pqn.programs.rollout import Finished
-from pqn.programs.simulators.collect import Collector, over_seeds_but_last
-from pqn.programs.simulators.cores import apart
-from pqn.programs.simulators.greedy import Beside, Player, env_seeds
-from pqn.programs.simulators.pool import Pool
-from pqn.programs.simulators.records import Collected, Shifted
-from pqn.programs.totals import HEALTH, NEVER, combine, report
-from pqn.types import Array, EnvSpec, EpisodeStats, Inputs, PyTree
+from pqn.programs.simulators.collect import shapes_of
+from pqn.programs.simulators.cores import reserved_cores
+from pqn.programs.simulators.groups import Layout
+from pqn.programs.simulators.joining import AfterRollout, join_groups
+from pqn.programs.simulators.overlap import GradientSteps, UnlearnedRollout, piece_size
+from pqn.programs.simulators.player import Player
+from pqn.programs.simulators.records import Collected, SimulatorStream
+from pqn.programs.simulators.seeds import episode_seeds
+from pqn.programs.simulators.started import Started, start_simulators
+from pqn.programs.totals import HEALTH, combine, report
+from pqn.types import Array, EnvSpec, PyTree
 
 
-class Saved(NamedTuple):
-    """A checkpoint of a host run."""
+class SimulatorCheckpoint(NamedTuple):
+    """What a checkpoint of a run with simulators holds."""
 
     learner: LearnerState
     key: Array
-    whole: Any  # bool: the rest is there, so that the run can go on where it stood
-    stream: Any  # () for simulators that cannot be saved
-    beside: PyTree
-    envs: tuple[dict[str, Any], ...]
-
-
-class Lesson(NamedTuple):
-    """A rollout that is yet to be learned from."""
-
-    collected: Collected
-    key: Array  # of its minibatches
+    whole: np.ndarray  # bool: the rest is there, so that the run can continue where it stood
+    stream: SimulatorStream | tuple[()]  # () for simulators that cannot be saved
+    greedy: PyTree  # the open episodes of the greedy environments
+    envs: PyTree  # of each simulator, arrays by name
 
 
 class SimulatorProgram:
-    """S seeds of an algorithm on a pool of simulators.
+    """S seeds of an algorithm on simulators.
 
     Args:
       config: a validated configuration.
       make_env: makes a `HostEnv` of a given size.
       spec: of those environments.
-      groups: into how many the pool is split; the data do not depend on it.
+      groups: into how many groups they are split; the data do not depend on it.
     """
 
     def __init__(self, config: Config, make_env: HostFactory, spec: EnvSpec, groups: int = 2):
@@ -75,34 +72,31 @@ class SimulatorProgram:
         self.algorithm = make_algorithm(config, spec)
         self.hyper = Hyper.of(config)
         self.seeds = jnp.arange(config.seed, config.seed + config.seeds)
-        self.groups, self.num_beside = groups, config.simulators.greedy_envs if config.eval.count else 0
+        self.layout = Layout.of(config, spec, groups)
         self.compile_seconds = 0.0
-        self._pending: Lesson | None = None  # with `simulators.overlap`: collected, not yet learned from
-        self._steps = config.learner.epochs * config.learner.minibatches
-        turns = groups * config.learner.rollout_steps if config.simulators.overlap else 1
-        # Gradient steps queued at a time: few enough, when overlapped, that no action waits long behind them.
-        self._piece = min(m for m in range(1, self._steps + 1) if self._steps % m == 0 and self._steps // m <= turns)
+        self._player = Player(self.algorithm.actor, config.seeds, config.eval.epsilon)
+        self._started: Started | None = None
+        self._unlearned: UnlearnedRollout | None = None  # with overlap, between two updates
+        self._gradient_steps = config.learner.epochs * config.learner.minibatches
+        # With overlap, the pieces are small enough that no action waits long behind one.
+        most = groups * config.learner.rollout_steps if config.simulators.overlap else 1
+        self._piece = piece_size(self._gradient_steps, most)
 
     # --- one seed ---------------------------------------------------------------------------------------------------
 
     def init_one(self, seed: Array) -> tuple[LearnerState, Array]:
-        key, net_key, _ = self._split(seed)
-        return self.algorithm.init(net_key), key
-
-    @staticmethod
-    def _split(seed: Array) -> tuple[Array, Array, Array]:
-        """Keys for the run, the network and the environments: the same as those of a run in JAX."""
-        key, net_key, env_key = jax.random.split(jax.random.key(seed), 3)
-        return key, net_key, env_key
+        keys = seed_keys(seed)
+        return self.algorithm.init(keys.network), keys.run
 
     def prepare_one(
         self, state: LearnerState, key: Array, collected: Collected, hyper: Hyper
-    ) -> tuple[Progress, Work, EpisodeStats, Inputs, Finished]:
-        data, episode, window, finished = self.collector.pack_one(collected, hyper)
-        return *self.algorithm.prepare(state, data, key, hyper), episode, window, finished
+    ) -> tuple[Progress, Work, AfterRollout]:
+        rollout, after = join_groups(self.algorithm.actor, self.layout, collected, hyper)
+        progress, work = self.algorithm.prepare(state, rollout, key, hyper)
+        return progress, work, after
 
     def descend_one(self, progress: Progress, work: Work, given: tuple[Hyper, Array]) -> tuple[Progress, Metrics]:
-        """The gradient steps from number `start` on, as many as make a piece."""
+        """One piece of the gradient steps; `given` has the hyperparameters and the number of its first step."""
         hyper, start = given
         return self.algorithm.descend(progress, work.part(start, self._piece), hyper)
 
@@ -115,112 +109,73 @@ class SimulatorProgram:
 
     # --- S seeds, compiled ------------------------------------------------------------------------------------------
 
-    @functools.cached_property
-    def pool(self) -> Pool:
-        config = self.config
-        layout = (config.seeds, config.env.num_envs, self.num_beside, self.groups)
-        return Pool(self.make_env, *layout, apart=config.simulators.cores == "reserved", first_seed=config.seed)
+    def start(self) -> Started:
+        """Starts the simulators, unless they have been started already."""
+        if self._started is None:
+            self._started = start_simulators(self.make_env, self.algorithm, self.layout, self.seeds)
+        return self._started
 
-    @functools.cached_property
-    def collector(self) -> Collector:
-        """Made with the first reset of the pool, which shows what its time steps are like."""
-        pool, config = self.pool, self.config
-        self._began = jax.tree.map(np.array, self._reset(0))  # a copy: the arrays are the simulators' own
-        self._env_shape = _shape(pool.save()) if self._saves else ()
-        return Collector(
-            self.algorithm, config.seeds, config.env.num_envs, pool.shares, self._began, config.eval.epsilon
-        )
-
-    def _reset(self, update: int) -> Any:
-        """Starts episodes everywhere; the seeds of a later start differ from those of the first."""
-        keys = jax.vmap(lambda seed: self._split(seed)[2])(self.seeds)
-        fold = lambda keys, number: jax.vmap(lambda key: jax.random.fold_in(key, number))(keys)  # noqa: E731
-        keys = fold(keys, update) if update else keys
-        return self.pool.reset(env_seeds(keys, self.config.env.num_envs), env_seeds(fold(keys, NEVER), self.num_beside))
-
-    @functools.cached_property
-    def player(self) -> Player:
-        return Player(self.algorithm.actor, self.config.seeds, self.config.eval.epsilon)
-
-    @functools.cached_property
-    def beside(self) -> Beside:
-        return Beside(self.config.seeds, self.collector.shares, list(self.collector.blank[0].info))
+    @property
+    def started(self) -> Started:
+        """What `start` has started. It is an error to ask for it earlier."""
+        if self._started is None:
+            raise RuntimeError("the simulators have not been started; call start() or compile()")
+        return self._started
 
     def compile(self) -> None:
         """Starts the simulators and compiles everything that is known beforehand."""
         began, seeds = time.perf_counter(), self.config.seeds
         jobs = {
             "init": jax.jit(over_seeds(self.init_one, seeds)),
-            "split": jax.jit(jax.vmap(lambda key: tuple(jax.random.split(key, 3)))),
+            "split": jax.jit(jax.vmap(update_keys)),
             "prepare": jax.jit(over_seeds_but_last(self.prepare_one, seeds)),
             "descend": jax.jit(over_seeds_but_last(self.descend_one, seeds)),
             "finish": jax.jit(over_seeds(self.finish_one, seeds)),
         }
         learner, key = jax.eval_shape(jobs["init"], self.seeds)
-        shapes: dict[str, tuple] = {"init": (self.seeds,), "split": (key,)}
-        shapes["prepare"] = (learner, key, self._collected_shape(), self.hyper)
-        progress, work, _, _, finished = jax.eval_shape(jobs["prepare"], *shapes["prepare"])
+        shapes: dict[str, tuple[PyTree, ...]] = {"init": (self.seeds,), "split": (key,)}
+        shapes["prepare"] = (learner, key, self._collected_shape(learner, key), self.hyper)
+        progress, work, after = jax.eval_shape(jobs["prepare"], *shapes["prepare"])
         shapes["descend"] = (progress, work, (self.hyper, jax.ShapeDtypeStruct((), jnp.int32)))
         _, metrics = jax.eval_shape(jobs["descend"], *shapes["descend"])
-        shapes["finish"] = (learner, progress, work, [metrics] * (self._steps // self._piece), finished)
-        with ThreadPoolExecutor(len(shapes)) as pool:
+        pieces = [metrics] * (self._gradient_steps // self._piece)
+        shapes["finish"] = (learner, progress, work, pieces, after.finished)
+        with ThreadPoolExecutor(len(shapes)) as threads:
             options = compiler_options()
             futures = {
-                name: pool.submit(lambda name=name: jobs[name].lower(*shapes[name]).compile(options)) for name in shapes
+                name: threads.submit(lambda name=name: jobs[name].lower(*shapes[name]).compile(options))
+                for name in shapes
             }
             self._compiled = {name: future.result() for name, future in futures.items()}
         require_memory(planned(self._compiled.values()))
-        self._warm_up()
+        self._compile_acting()
         self.compile_seconds = time.perf_counter() - began
 
-    def _warm_up(self) -> None:
-        """Every turn of a group calls `act`: it goes through the fast path of jit, which compiles at the first call."""
-        state, key = self._compiled["init"](self.seeds)
-        collector, policy = self.collector, self.algorithm.policy(state)
-        draws = collector.draw(key, state._replace(opt=()), self.hyper)
-        for group, seen in enumerate(collector.start(self._began).seen):
-            given = (draws.uniform[group], draws.epsilon[group], collector.times[0])
-            *_, kept = jax.block_until_ready(collector.act[group](policy, seen, *given))
-            if self.pool.stacks:
-                seen = seen._replace(obs=Shifted.of(kept[0], seen.obs))
-                jax.block_until_ready(collector.act[group](policy, seen, *given))
+    def _collected_shape(self, learner: LearnerState, key: Array) -> Collected:
+        """Shapes of a rollout, from those of S learners and keys."""
+        started = self.start()
+        collector = started.collector
+        draws = jax.eval_shape(collector.draw, key, learner, self.hyper)
+        stream = shapes_of(collector.start(started.first))
+        return collector.collected_shape(self.algorithm.policy(learner), stream, draws)
 
-    def _collected_shape(self) -> Any:
-        """Shapes of a rollout, without stepping anything."""
-        collector, steps = self.collector, self.config.learner.rollout_steps
-        stream, tracks = _shape(collector.start(self._began)), []
-        state, key = jax.eval_shape(jax.vmap(self.init_one), self.seeds)
-        policy = self.algorithm.policy(state)
-        uniform, epsilon = jax.eval_shape(collector.draw, key, state._replace(opt=()), self.hyper)
-        for group, seen in enumerate(stream.seen):
-            track = _shape(collector._blank_track(group, seen))
-            note = jax.eval_shape(
-                collector.act[group], policy, seen, uniform[group], epsilon[group], collector.times[0]
-            )[2]
-            carries = [seen.carry] * (steps // self.config.segment_length)
-            tracks.append(
-                track._replace(
-                    obs=[seen.obs] * steps,
-                    avail=[seen.avail] * steps,
-                    world=[seen.world] * steps,
-                    note=[note] * (steps + 1),
-                    carries=carries,
-                )
-            )
-        final = _shape(collector._no_final_values) if collector.bootstraps else None
-        return Collected(tuple(tracks), final, stream)
+    def _compile_acting(self) -> None:
+        simulators, collector, _, first, _ = self.started
+        learner, key = self._compiled["init"](self.seeds)
+        draws = collector.draw(key, learner, self.hyper)
+        collector.compile_acting(simulators, self.algorithm.policy(learner), collector.start(first), draws)
 
     # --- the interface of `Program` ---------------------------------------------------------------------------------
 
     def init(self) -> RunState:
         learner, key = self._compiled["init"](self.seeds)
-        return RunState(learner, self.collector.start(self._began), key)
+        return RunState(learner, self.started.collector.start(self.started.first), key)
 
     def chunk(self, state: RunState, count: int, before: Totals | None = None) -> tuple[RunState, Totals]:
-        rows: list[dict[str, Array]] = []
+        rows: list[Metrics] = []
         try:
-            left = self.config.updates - int(np.asarray(state.learner.updates)[0])
-            with apart(self.pool.cores):
+            left = self.config.updates - _updates(state.learner)
+            with reserved_cores(self.started.simulators.cores):
                 for number in range(1, count + 1):
                     state, metrics = self._update(state, ahead=self.config.simulators.overlap and number < left)
                     rows.append(metrics)
@@ -229,108 +184,94 @@ class SimulatorProgram:
             raise
         return state, _totals(rows, before)
 
-    def _update(self, state: RunState, ahead: bool) -> tuple[RunState, dict[str, Array]]:
+    def _update(self, state: RunState, ahead: bool) -> tuple[RunState, Metrics]:
         """One iteration of Algorithm 1; if `ahead`, the next rollout is collected while this one is learned from."""
-        pending, self._pending = self._pending, None
-        if pending is None:
-            state, pending = self._collect(state, state.learner, lambda: None)
-        stream, collected = state.stream, pending.collected
-        episode, window = stream.episode, stream.window
-        collected = collected._replace(stream=collected.stream._replace(episode=episode, window=window))
-        progress, work, episode, window, finished = self._compiled["prepare"](
-            state.learner, pending.key, collected, self.hyper
-        )
-        del collected, pending
-        metrics: list[dict[str, Array]] = []
-        rest = iter(range(0, self._steps, self._piece))
-
-        learning = Lock()
-
-        def learn_a_little() -> None:
-            nonlocal progress
-            if not learning.acquire(blocking=False):  # another thread is at it; this one has simulators to feed
-                return
-            try:
-                start = next(rest, None)
-                if start is not None:
-                    given = (self.hyper, np.int32(start))
-                    progress, seen = self._compiled["descend"](progress, work, given)
-                    metrics.append(seen)
-            finally:
-                learning.release()
-
-        after = state
+        unlearned, self._unlearned = self._unlearned, None
+        if unlearned is None:
+            state, unlearned = self.collect(state)
+        steps, after = self._prepare(state, unlearned)
+        del unlearned  # its memory is needed for the next rollout
+        then = state
         if ahead:
-            after, self._pending = self._collect(state, state.learner, learn_a_little)
-        while len(metrics) < self._steps // self._piece:
-            learn_a_little()
-        learner, row = self._compiled["finish"](state.learner, progress, work, metrics, finished)
-        stream = after.stream._replace(episode=episode, window=window)
-        return RunState(learner, stream, after.key), row
+            then, self._unlearned = self.collect(state, meanwhile=steps.take_piece)
+        progress, metrics = steps.finish()
+        learner, row = self._compiled["finish"](state.learner, progress, steps.work, metrics, after.finished)
+        stream = then.stream._replace(episode=after.episode, window=after.window)
+        return RunState(learner, stream, then.key), row
 
-    def _collect(
-        self, state: RunState, learner: LearnerState, meanwhile: Callable[[], None]
-    ) -> tuple[RunState, Lesson]:
-        """A rollout with the policy of `learner`, and the state after it; its `episode` and `window` lag behind."""
-        key, collect_key, learn_key = self._compiled["split"](state.key)
-        draws = self.collector.draw(collect_key, learner._replace(opt=()), self.hyper)
-        collected = self.collector.collect(self.pool, self.algorithm.policy(learner), state.stream, draws, meanwhile)
-        self.beside.add(collected.tracks)
-        return state._replace(stream=collected.stream, key=key), Lesson(collected, learn_key)
+    def collect(
+        self, state: RunState, meanwhile: Callable[[], None] = lambda: None
+    ) -> tuple[RunState, UnlearnedRollout]:
+        """A rollout, and the state after it, whose `episode` and `window` are still those before it.
+
+        `meanwhile` is called while actions are computed; see `Collector.collect`.
+        """
+        simulators, collector, greedy, _, _ = self.started
+        keys = self._compiled["split"](state.key)
+        draws = collector.draw(keys.collect, state.learner, self.hyper)
+        policy = self.algorithm.policy(state.learner)
+        collected = collector.collect(simulators, policy, state.stream, draws, meanwhile)
+        greedy.add(collected.groups)
+        return state._replace(stream=collected.stream, key=keys.run), UnlearnedRollout(collected, keys.learn)
+
+    def _prepare(self, state: RunState, unlearned: UnlearnedRollout) -> tuple[GradientSteps, AfterRollout]:
+        """The gradient steps of an update, and what follows from its rollout."""
+        collected, before = unlearned.collected, state.stream
+        stream = collected.stream._replace(episode=before.episode, window=before.window)
+        given = (state.learner, unlearned.key, collected._replace(stream=stream), self.hyper)
+        progress, work, after = self._compiled["prepare"](*given)
+        starts = range(0, self._gradient_steps, self._piece)
+        return GradientSteps(self._compiled["descend"], self.hyper, progress, work, starts), after
 
     def evaluate(self, state: RunState) -> Evaluation | None:
-        """In the end a full evaluation; until then what the greedy environments report, which is nothing at first."""
-        update = int(np.asarray(state.learner.updates)[0])
-        if self.num_beside and update < self.config.updates:
-            return self.beside.report() if update else None
-        fold = lambda seed: jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), NEVER), update)  # noqa: E731
-        config = self.config
-        limit = step_limit(config, self.algorithm.spec)
-        keys = jax.vmap(fold)(self.seeds)
-        played = self.player.play(
-            self.make_env, self.algorithm.policy(state.learner), keys, config.eval.num_envs, limit
-        )
+        """During a run what the greedy environments report, which is nothing at first; at its end full episodes."""
+        update, config = _updates(state.learner), self.config
+        if self.layout.num_greedy and update < config.updates:
+            return self.started.greedy.report() if update else None
+        keys = jax.vmap(lambda seed: evaluation_key(seed, update))(self.seeds)
+        policy, limit = self.algorithm.policy(state.learner), step_limit(config, self.algorithm.spec)
+        played = self._player.play(self.make_env, policy, keys, config.eval.num_envs, limit)
         return played.check(self.algorithm.spec.name, config.seed)
 
-    def saved_shape(self) -> Saved:
+    def saved_shape(self) -> SimulatorCheckpoint:
+        started = self.start()
         learner, key = jax.eval_shape(lambda seeds: named(jax.vmap(self.init_one)(seeds)), self.seeds)
-        flag = jax.ShapeDtypeStruct((), bool)
-        if not self._saves:
-            return Saved(learner, key, flag, (), (), ())
-        stream = self.collector.start(self._began)
-        return Saved(learner, key, flag, _shape(stream), _shape(self.beside.save()), self._env_shape)
+        whole: PyTree = jax.ShapeDtypeStruct((), bool)
+        if not started.saved_shape:
+            return SimulatorCheckpoint(learner, key, whole, (), (), ())
+        stream, greedy = shapes_of((started.collector.start(started.first), started.greedy.save()))
+        return SimulatorCheckpoint(learner, key, whole, stream, greedy, started.saved_shape)
 
-    @property
-    def _saves(self) -> bool:
-        # With overlap a rollout is always under way that no checkpoint holds.
-        return self.pool.can_save and not self.config.simulators.overlap
+    def snapshot(self, state: RunState) -> SimulatorCheckpoint:
+        """What a checkpoint holds. Of simulators that failed, it holds zeros, and `whole` is false."""
+        simulators, _, greedy, _, shape = self.started
+        learner = saved_learner(state.learner)
+        if not shape:
+            return SimulatorCheckpoint(learner, state.key, np.array(False), (), (), ())
+        whole = not simulators.broken
+        envs = simulators.save() if whole else jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), shape)
+        return SimulatorCheckpoint(learner, state.key, np.array(whole), state.stream, greedy.save(), envs)
 
-    def snapshot(self, state: RunState) -> Saved:
-        """What a checkpoint holds. Of simulators that broke, only that they did."""
-        if not self._saves:
-            return Saved(saved_learner(state.learner), state.key, np.array(False), (), (), ())
-        whole = not self.pool.broken
-        envs: Any = self.pool.save() if whole else jax.tree.map(lambda x: np.zeros(x.shape, x.dtype), self._env_shape)
-        return Saved(saved_learner(state.learner), state.key, np.array(whole), state.stream, self.beside.save(), envs)
-
-    def restore(self, saved: Saved, note: Callable[[str], None]) -> RunState:
+    def restore(self, saved: SimulatorCheckpoint, note: Callable[[str], None]) -> RunState:
+        simulators, collector, greedy, _, _ = self.started
         like, _ = jax.eval_shape(jax.vmap(self.init_one), self.seeds)
         learner = restored_learner(saved.learner, like)
         if bool(saved.whole):
-            self.pool.restore(saved.envs)
-            self.beside.restore(saved.beside)
+            simulators.restore(saved.envs)
+            greedy.restore(saved.greedy)
             return RunState(learner, saved.stream, saved.key)
-        update = int(np.asarray(learner.updates)[0])
         note(f"the episodes that were open are lost: {self.algorithm.spec.name} starts new ones")
-        return RunState(learner, self.collector.start(self._reset(update)), saved.key)
+        timesteps = simulators.reset(*episode_seeds(self.seeds, self.layout, _updates(learner)))
+        return RunState(learner, collector.start(timesteps), saved.key)
 
     def close(self) -> None:
-        if "pool" in self.__dict__:
-            self.pool.close()
+        if self._started is not None:
+            self._started.simulators.close()
 
 
-def _shape(tree: PyTree) -> Any:
-    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(np.shape(x), x.dtype), tree)
+def _updates(learner: LearnerState) -> int:
+    """How many updates all seeds have had."""
+    return int(np.asarray(learner.updates)[0])
 
 
 def _totals(rows: list[Metrics], before: Totals | None = None) -> Totals:

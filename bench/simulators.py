@@ -1,17 +1,17 @@
 """Environments outside of JAX: how much of the simulator's own speed collecting and training reach.
 
-    python -m bench.host --env gymnasium:LunarLander-v3 --num-envs 64 [--kwargs vectorization_mode=async]
-    python -m bench.host --preset atari-pong --greedy-envs 8   # network, batch and environments of a preset
-    python -m bench.host --preset atari-pong --groups 2 3   # the pool in two groups, and in three
-    python -m bench.host --env busy --work 100          # a simulator that takes 100 µs a step, in this very thread
-    python -m bench.host --env busy --concurrent        # or in threads of its own
+    python -m bench.simulators --env gymnasium:LunarLander-v3 --num-envs 64 [--kwargs vectorization_mode=async]
+    python -m bench.simulators --preset atari-pong --greedy-envs 8   # network, batch and environments of a preset
+    python -m bench.simulators --preset atari-pong --groups 2 3   # in two groups, and in three
+    python -m bench.simulators --env busy --work 100   # a simulator that takes 100 µs a step, in this thread
+    python -m bench.simulators --env busy --concurrent   # or in threads of its own
 
-One process, five measurements of the same number of steps, interleaved and repeated; the best of each counts, since
-noise only ever slows down. Alone: one pool of N environments stepped with random actions. Grouped: the groups of a run,
-stepped likewise. Collecting: the groups and a network. Training: collecting and learning, as a run does it, with and
-without `simulators.overlap`. The row also says how many cores each kept busy on average and how many threads waited for
-one, and how long a step of one group takes while collecting: in all, and of it in the call that has actions computed,
-and in waiting for the simulator.
+One process, five measurements of the same number of steps, interleaved and repeated. The best of each counts, since
+noise only makes a measurement slower. Alone: N environments in one simulator, stepped with random actions. Grouped: the
+groups of a run, stepped with random actions. Collecting: the groups and a network. Training: collecting and learning,
+as a run does it, without and with `simulators.overlap`. The row also says how many cores each kept busy on average and
+how many threads waited for one. It says how long a step of one group takes while collecting: in all, in the call that
+computes actions, and in waiting for the simulator.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from pqn.device import enable_compilation_cache, simulator_groups
 from pqn.envs import registry
 from pqn.presets import preset
 from pqn.programs.base import RunState
-from pqn.programs.simulators.cores import apart
-from pqn.programs.simulators.pool import Pool
+from pqn.programs.simulators.cores import reserved_cores
 from pqn.programs.simulators.program import SimulatorProgram
+from pqn.programs.simulators.simulators import Simulators
 from pqn.runs.provenance import describe_device
 from pqn.types import EnvSpec, TimeStep
 
@@ -43,7 +43,7 @@ from pqn.types import EnvSpec, TimeStep
 class Busy:
     """N environments that each take `work` microseconds a step: of this thread, or of another, one batch at a time."""
 
-    free_at = 0.0  # when the workers, which all pools share, have done what they were sent
+    free_at = 0.0  # when the workers, which all simulators share, have done what they were sent
 
     def __init__(self, num_envs: int, work: float = 100.0, pixels: bool = False, concurrent: bool = False):
         shape, dtype = ((4, 84, 84), "uint8") if pixels else ((8,), "float32")
@@ -112,7 +112,7 @@ def read(path: Path) -> str:
 
 
 def alone(env: Any, steps: int, seed: int = 0) -> Spent:
-    """Time for `steps` steps of the pool with random actions."""
+    """Time for `steps` steps of a simulator with random actions."""
     rng = np.random.default_rng(seed)
     actions = rng.integers(0, env.spec.num_actions, (steps, env.num_envs, env.spec.num_agents)).astype(np.int32)
     clock = Clock()
@@ -122,32 +122,33 @@ def alone(env: Any, steps: int, seed: int = 0) -> Spent:
     return clock.read()
 
 
-def grouped(pool: Pool, steps: int) -> Spent:
+def grouped(simulators: Simulators, steps: int) -> Spent:
     """The same by the groups of a run, in threads of their own where its collector has them.
 
-    Who collects from them afterwards missed these steps; for a measurement of speed that does not matter.
+    A collector does not know of these steps; for a measurement of speed that does not matter.
     """
 
     def run(group: int) -> None:
-        rng, env = np.random.default_rng(group), pool.envs[group]
-        shape = (steps, pool.num_seeds, env.num_envs // pool.num_seeds, env.spec.num_agents)
+        rng, env = np.random.default_rng(group), simulators.envs[group]
+        shape = (steps, simulators.num_seeds, env.num_envs // simulators.num_seeds, env.spec.num_agents)
         for action in rng.integers(0, env.spec.num_actions, shape).astype(np.int32):
-            with pool.under_way:
-                pool.send(group, action)
-                pool.recv(group)
+            with simulators.stepping:
+                simulators.send(group, action)
+                simulators.recv(group)
 
-    with apart(pool.cores), ThreadPoolExecutor(len(pool.envs) if pool.concurrent else 1) as threads:
+    groups = len(simulators.envs)
+    with reserved_cores(simulators.cores), ThreadPoolExecutor(groups if simulators.concurrent else 1) as threads:
         clock = Clock()
-        list(threads.map(run, range(len(pool.envs))))
+        list(threads.map(run, range(groups)))
         return clock.read()
 
 
 def collecting(program: SimulatorProgram, state: RunState, rollouts: int) -> tuple[Spent, RunState]:
-    with apart(program.pool.cores):
+    with reserved_cores(program.started.simulators.cores):
         clock = Clock()
         for _ in range(rollouts):
-            state, lesson = program._collect(state, state.learner, lambda: None)
-        jax.block_until_ready(lesson.collected.tracks[-1].value[-1])
+            state, unlearned = program.collect(state)
+        jax.block_until_ready(unlearned.collected.groups[-1].note[-1])
         return clock.read(), state
 
 
@@ -165,13 +166,13 @@ def per_step(program: SimulatorProgram, state: RunState, rollouts: int = 3) -> d
 
         return call
 
-    collector, pool = program.collector, program.pool
+    simulators, collector = program.started.simulators, program.started.collector
     with (
         mock.patch.object(collector, "act", [timed("acting", act) for act in collector.act]),
-        mock.patch.object(pool, "recv", timed("receiving", pool.recv)),
+        mock.patch.object(simulators, "recv", timed("receiving", simulators.recv)),
     ):
         total, _ = collecting(program, state, rollouts)
-    steps, groups = rollouts * program.config.learner.rollout_steps, len(pool.shares)
+    steps, groups = rollouts * program.config.learner.rollout_steps, len(simulators.groups)
     means = {"all": total.seconds / steps} | {name: seconds / (steps * groups) for name, seconds in spent.items()}
     return {name: round(1e3 * seconds, 3) for name, seconds in means.items()}
 
@@ -197,14 +198,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--epochs", type=int, default=1)
     parser.add_argument("--minibatches", type=int, default=4)
     parser.add_argument(
-        "--greedy-envs",
-        dest="beside",
-        type=int,
-        default=0,
-        help="greedy environments to step during training; they count as steps",
+        "--greedy-envs", type=int, default=0, help="greedy environments to step during training; they count as steps"
     )
     parser.add_argument(
-        "--groups", type=int, nargs="+", default=None, help="into how many the pool is split; a row each"
+        "--groups", type=int, nargs="+", default=None, help="into how many the environments are split; a row each"
     )
     parser.add_argument("--repeats", type=int, default=8)
     parser.add_argument("--kwargs", nargs="*", type=pair, default=[])
@@ -223,54 +220,65 @@ def main() -> None:
             return Busy(num_envs, given.work, given.pixels, given.concurrent)
         return registry.make(given.env, num_envs, **kwargs)
 
-    total = given.num_envs + given.beside
-    steps = total * given.rollout
-    pool = make_env(total)
-    pool.reset(np.arange(total))
-    alone(pool, given.rollout)
+    total = given.num_envs + given.greedy_envs
+    single = make_env(total)
+    single.reset(np.arange(total))
+    alone(single, given.rollout)
     enable_compilation_cache()  # much of a program does not depend on the number of groups
-    for groups in given.groups or [simulator_groups(getattr(pool, "concurrent", False))]:
-        # One after the other, each with emulators that both programs share: making them takes longer than measuring.
+    for groups in given.groups or [simulator_groups(getattr(single, "concurrent", False))]:
         programs = {
-            name: SimulatorProgram(config.replace({"simulators.overlap": overlap}), make_env, pool.spec, groups)
+            name: SimulatorProgram(config.replace({"simulators.overlap": overlap}), make_env, single.spec, groups)
             for name, overlap in (("training", False), ("overlapped", True))
         }
-        programs["overlapped"].pool = programs["training"].pool
+        # Both use the same emulators: starting them takes longer than measuring.
+        programs["overlapped"]._started = programs["training"].start()
         states = {}
         for name, program in programs.items():
             program.compile()
             states[name] = training(program, program.init(), 2)[1]
-        best: dict[str, Spent] = {}
-        for _ in range(given.repeats):
-            _least(best, "alone", alone(pool, given.rollout))
-            _least(best, "grouped", grouped(programs["training"].pool, given.rollout))
-            spent, states["training"] = collecting(programs["training"], states["training"], 1)
-            _least(best, "collecting", spent)
-            for name, program in programs.items():
-                spent, states[name] = training(program, states[name], 1)
-                _least(best, name, spent)
-        rates = {name: steps / least.seconds for name, least in best.items()}
-        row = {
-            "env": given.env
-            + (f" {given.work:g} µs" if given.env == "busy" else "")
-            + (" pixels" if given.pixels else "")
-            + (" concurrent" if given.concurrent else ""),
-            "kwargs": dict(given.kwargs),
-            "num_envs": given.num_envs,
-            "beside": given.beside,
-            "groups": groups,
-            "device": describe_device(),
-            "steps_per_second": {name: round(rate) for name, rate in rates.items()},
-            "share_of_alone": {
-                name: round(rate / rates["alone"], 3) for name, rate in rates.items() if name != "alone"
-            },
-            "cores_busy": {name: round(least.cpu / least.seconds, 2) for name, least in best.items()},
-            "threads_queued": {name: round(least.queued / least.seconds, 2) for name, least in best.items()},
-            "ms_per_step": per_step(programs["training"], states["training"]),
-        }
-        print(json.dumps(row, ensure_ascii=False), flush=True)
+        best = measure(single, programs, states, given)
+        times = per_step(programs["training"], states["training"])
+        print(json.dumps(row(given, groups, best, times), ensure_ascii=False), flush=True)
         programs["training"].close()
-    pool.close()
+    single.close()
+
+
+def measure(
+    single: Any, programs: dict[str, SimulatorProgram], states: dict[str, RunState], given: argparse.Namespace
+) -> dict[str, Spent]:
+    """The least time of each measurement; `states` are brought up to date."""
+    best: dict[str, Spent] = {}
+    for _ in range(given.repeats):
+        _least(best, "alone", alone(single, given.rollout))
+        _least(best, "grouped", grouped(programs["training"].started.simulators, given.rollout))
+        spent, states["training"] = collecting(programs["training"], states["training"], 1)
+        _least(best, "collecting", spent)
+        for name, program in programs.items():
+            spent, states[name] = training(program, states[name], 1)
+            _least(best, name, spent)
+    return best
+
+
+def row(given: argparse.Namespace, groups: int, best: dict[str, Spent], times: dict[str, float]) -> dict[str, Any]:
+    """What is printed for one number of groups."""
+    steps = (given.num_envs + given.greedy_envs) * given.rollout
+    rates = {name: steps / least.seconds for name, least in best.items()}
+    return {
+        "env": given.env
+        + (f" {given.work:g} µs" if given.env == "busy" else "")
+        + (" pixels" if given.pixels else "")
+        + (" concurrent" if given.concurrent else ""),
+        "kwargs": dict(given.kwargs),
+        "num_envs": given.num_envs,
+        "greedy_envs": given.greedy_envs,
+        "groups": groups,
+        "device": describe_device(),
+        "steps_per_second": {name: round(rate) for name, rate in rates.items()},
+        "share_of_alone": {name: round(rate / rates["alone"], 3) for name, rate in rates.items() if name != "alone"},
+        "cores_busy": {name: round(least.cpu / least.seconds, 2) for name, least in best.items()},
+        "threads_queued": {name: round(least.queued / least.seconds, 2) for name, least in best.items()},
+        "ms_per_step": times,
+    }
 
 
 def _least(best: dict[str, Spent], name: str, spent: Spent) -> None:
@@ -279,9 +287,9 @@ def _least(best: dict[str, Spent], name: str, spent: Spent) -> None:
 
 def _config(given: argparse.Namespace) -> Config:
     """That of the preset, or a small one."""
-    beside = {"simulators.greedy_envs": given.beside}
+    greedy = {"simulators.greedy_envs": given.greedy_envs}
     if given.preset:
-        return preset(given.preset, beside).validate()
+        return preset(given.preset, greedy).validate()
     options = {
         "env.num_envs": given.num_envs,
         "network.hidden": tuple(given.hidden),
@@ -290,7 +298,7 @@ def _config(given: argparse.Namespace) -> Config:
         "learner.epochs": given.epochs,
         "learner.minibatches": given.minibatches,
     }
-    return Config().replace(options | beside, total_steps=10**9).validate()
+    return Config().replace(options | greedy, total_steps=10**9).validate()
 
 
 if __name__ == "__main__":
