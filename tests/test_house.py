@@ -332,12 +332,10 @@ def _say(offences: Iterable[Offence]) -> str:
     return "\n" + "\n".join(map(str, offences))
 
 
-@in_repair
 def test_a_room_imports_from_earlier_rooms_only() -> None:
     assert not later_rooms(ROOT), _say(later_rooms(ROOT))
 
 
-@in_repair
 def test_modules_import_each_other_in_no_cycle() -> None:
     assert not cycles(ROOT), _say(cycles(ROOT))
 
@@ -354,22 +352,18 @@ def test_the_core_is_small() -> None:
     assert sum(core_lines(ROOT).values()) <= MAX_CORE_LINES, core_lines(ROOT)
 
 
-@in_repair
 def test_functions_are_short() -> None:
     assert not long_functions(ROOT), _say(long_functions(ROOT))
 
 
-@in_repair
 def test_the_linter_is_hardly_ever_switched_off() -> None:
     assert len(suppressed(ROOT)) <= MAX_NOQA, _say(suppressed(ROOT))
 
 
-@in_repair
 def test_signatures_have_types() -> None:
     assert len(untyped(ROOT)) <= MAX_ANY, _say(untyped(ROOT))
 
 
-@in_repair
 def test_names_say_what_things_are() -> None:
     assert not empty_names(ROOT), _say(empty_names(ROOT))
 
