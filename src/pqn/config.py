@@ -18,8 +18,16 @@ from pqn.fields import OneOf, Options, Within, brief, hints, is_group
 
 MOST = 2**31 - 1  # what the compiled program can count to
 
-ALGORITHMS = ["pqn"]
-"""Names of algorithms. Each is what `algorithms/NAME.py` calls ALGORITHM, with _ in the file's name for - in NAME."""
+ALGORITHMS: dict[str, tuple[str, ...]] = {
+    "pqn": (),
+    "pqn-replay": ("replay",),
+    "dqn": ("replay", "target"),
+    "ppo": ("ppo",),
+}
+"""Names of algorithms, and the groups of options that an algorithm reads and others do not.
+
+Each is what `algorithms/NAME.py` calls ALGORITHM, with _ in the file's name for - in NAME.
+"""
 
 Group = TypeVar("Group", bound=Options)
 Copies = Annotated[int, Within(1, 2**20)]  # of environments
@@ -78,8 +86,10 @@ class NetworkConfig(Options, prefix="network."):
     """Normalisation of the observation."""
     head: Literal["linear", "dueling"] = "linear"
     """Output layer; `dueling` is V + A − mean(A)."""
-    init: Literal["he_normal", "lecun_normal"] = "lecun_normal"
-    """Initialiser of the hidden kernels."""
+    activation: Literal["relu", "tanh"] = "relu"
+    """Activation of the dense layers of the torso."""
+    init: Literal["he_normal", "lecun_normal", "orthogonal"] = "lecun_normal"
+    """Initialiser of the hidden kernels. `orthogonal` has a gain of √2."""
     conv: Literal["matmul", "native", "fused"] = "matmul"
     """How convolutions are computed; the parameters are the same. `matmul`: slices and one matrix product. `native`:
     XLA's convolution. `fused`: hand-written GPU kernels for the `grid` torso, `matmul` where they cannot be used."""
@@ -157,6 +167,56 @@ class LearnerConfig(Options, prefix="learner."):
 
 
 @dataclasses.dataclass(frozen=True)
+class ReplayConfig(Options, prefix="replay."):
+    """A buffer of past steps to learn from, for the algorithms that have one."""
+
+    size: Annotated[int, Within(1, 10**12)] = 100_000
+    """Steps that the buffer holds, of all environments of a seed together. Then the oldest are overwritten."""
+    start: Annotated[int, Within(0, 10**12)] = 10_000
+    """Steps in the buffer before the first gradient step."""
+    batch: Copies = 32
+    """Sequences in a minibatch. A sequence has `learner.segment_length` steps with a loss."""
+    share: Share = 1.0
+    """Share of each minibatch that comes from the buffer; the rest comes from the last rollout."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TargetConfig(Options, prefix="target."):
+    """A target network, for the algorithms that have one."""
+
+    interval: Steps = 1
+    """Updates between two changes of the target network."""
+    rate: Annotated[float, Within(0.0, 1.0)] = 1.0
+    """How far the target network moves towards the network at each change; 1 copies it."""
+    double: bool = False
+    """Double Q-learning: the network chooses the next action, the target network says what it is worth."""
+    n_step: Annotated[int, Within(1, 1000)] = 1
+    """Rewards that are summed before the target network is asked."""
+    loss: Literal["squared", "huber"] = "squared"
+    """`squared`: ½ δ². `huber`: the same up to |δ| = 1, and |δ| − ½ beyond."""
+
+
+@dataclasses.dataclass(frozen=True)
+class PPOConfig(Options, prefix="ppo."):
+    """Proximal policy optimisation. `learner.lam` is the λ of generalised advantage estimation."""
+
+    critic: Literal["shared", "separate", "world"] = "separate"
+    """Who estimates values. `shared`: a second head of the policy's network. `separate`: a network of its own. `world`:
+    a network of its own that reads the global state, or all observations where there is none, and has one value for the
+    team (MAPPO). With the other two each agent has its own value (IPPO)."""
+    clip: Positive = 0.2
+    """How far the probability of an action may change, as a ratio, before its gradient is cut."""
+    clip_value: bool = False
+    """Also cut the gradient of values that have changed by more than `ppo.clip`."""
+    value_weight: NotNegative = 0.5
+    """Weight of the loss of the values, ½ (R − V)²."""
+    entropy: NotNegative = 0.01
+    """Weight of the entropy of the policy, which is maximised."""
+    normalize: bool = True
+    """Give the advantages of each minibatch a mean of 0 and a standard deviation of 1."""
+
+
+@dataclasses.dataclass(frozen=True)
 class EvalConfig(Options, prefix="eval."):
     """Greedy evaluation. It does not change training."""
 
@@ -214,6 +274,9 @@ class Config(Options):
     simulators: SimulatorsConfig = dataclasses.field(default_factory=SimulatorsConfig)
     network: NetworkConfig = dataclasses.field(default_factory=NetworkConfig)
     learner: LearnerConfig = dataclasses.field(default_factory=LearnerConfig)
+    replay: ReplayConfig = dataclasses.field(default_factory=ReplayConfig)
+    target: TargetConfig = dataclasses.field(default_factory=TargetConfig)
+    ppo: PPOConfig = dataclasses.field(default_factory=PPOConfig)
     eval: EvalConfig = dataclasses.field(default_factory=EvalConfig)
     log: LogConfig = dataclasses.field(default_factory=LogConfig)
     save: SaveConfig = dataclasses.field(default_factory=SaveConfig)
@@ -243,6 +306,11 @@ class Config(Options):
         """L after defaults."""
         return self.learner.segment_length or (1 if self.network.memory == "none" else self.learner.rollout_steps)
 
+    @property
+    def replays(self) -> bool:
+        """Whether minibatches come from a buffer; otherwise they are a rollout, split up."""
+        return "replay" in ALGORITHMS[self.algorithm]
+
     def replace(self, options: Mapping[str, object] | None = None, /, **top: object) -> Config:
         """A copy with options changed; nested ones by their command-line name.
 
@@ -264,7 +332,7 @@ class Config(Options):
 
     def validate(self) -> Config:
         """Returns itself, or raises `ConfigError` for options that do not fit together, with values that would do."""
-        for check in (_check_counters, _check_batch, _check_schedule):
+        for check in (_check_groups, _check_counters, _check_batch, _check_replay, _check_schedule):
             check(self)
         return self
 
@@ -343,6 +411,20 @@ def _build(cls: type[Group], data: object, prefix: str) -> Group:
     return cls(**values)
 
 
+def _check_groups(config: Config) -> None:
+    """An option that the algorithm does not read must not be set: it would be recorded as if it had an effect."""
+    read = ALGORITHMS[config.algorithm]
+    for group in sorted({group for groups in ALGORITHMS.values() for group in groups} - {*read}):
+        options = getattr(config, group)
+        for field in dataclasses.fields(options):
+            if getattr(options, field.name) != field.default:
+                readers = " or ".join(name for name, groups in ALGORITHMS.items() if group in groups)
+                raise ConfigError(
+                    f"{group}.{field.name} is set, but algorithm {config.algorithm} does not read it; "
+                    f"leave it out, or set algorithm to {readers}"
+                )
+
+
 def _check_counters(config: Config) -> None:
     """Nothing that the compiled program counts may exceed its 32 bits."""
     learner = config.learner
@@ -382,7 +464,7 @@ def _check_batch(config: Config) -> None:
             f"gru) and must be at most the segment length, here {length}"
         )
     segments = learner.rollout_steps // length * num_envs
-    if segments % learner.minibatches:
+    if segments % learner.minibatches and not config.replays:
         per = "" if length == 1 else f" ÷ segment length {length}"
         raise ConfigError(
             f"learner.minibatches {learner.minibatches} does not divide the batch of {segments} "
@@ -394,6 +476,36 @@ def _check_batch(config: Config) -> None:
             f"total_steps {config.total_steps} is less than one rollout of {config.steps_per_update} steps "
             f"(learner.rollout_steps {learner.rollout_steps} × env.num_envs {num_envs})"
         )
+
+
+def _check_replay(config: Config) -> None:
+    if not config.replays:
+        return
+    replay, learner, num_envs = config.replay, config.learner, config.env.num_envs
+    length = replay.size // num_envs  # of the buffer, for one environment
+    needed = max(learner.rollout_steps, learner.burn_in + config.segment_length + config.target.n_step)
+    if length < needed:
+        raise ConfigError(
+            f"replay.size {replay.size} holds {length} steps of each environment (env.num_envs {num_envs}); a rollout "
+            f"and a sequence need {needed}, so it must be at least {needed * num_envs}"
+        )
+    if replay.start > replay.size:
+        raise ConfigError(f"replay.start {replay.start} is more than replay.size {replay.size}: learning never starts")
+    if replay.start >= config.steps:
+        raise ConfigError(
+            f"replay.start {replay.start} is not less than the {config.steps} steps of the run: learning never starts"
+        )
+    fresh = replay.batch - replayed(config)
+    if fresh > learner.rollout_steps // config.segment_length * num_envs:
+        raise ConfigError(
+            f"replay.share {replay.share:g} of replay.batch {replay.batch} leaves {fresh} sequences for the last "
+            "rollout, which has fewer; raise replay.share, or lower replay.batch"
+        )
+
+
+def replayed(config: Config) -> int:
+    """How many sequences of a minibatch come from the buffer."""
+    return round(config.replay.share * config.replay.batch)
 
 
 def _check_schedule(config: Config) -> None:

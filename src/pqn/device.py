@@ -125,6 +125,13 @@ def require_memory(needed: int) -> None:
         raise DeviceError(out_of_memory(f": it needs {needed / 2**30:.1f} GB, and this machine has {has / 2**30:.1f}"))
 
 
+def device_memory() -> float:
+    """Bytes of memory of the first device; infinity where nobody says."""
+    if jax.default_backend() == "cpu":
+        return _machine_memory()
+    return (jax.devices()[0].memory_stats() or {}).get("bytes_limit", math.inf)
+
+
 def size(tree: PyTree) -> int:
     """Bytes of a tree of arrays, or of their shapes."""
     return sum(math.prod(leaf.shape) * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))

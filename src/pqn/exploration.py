@@ -1,9 +1,10 @@
-"""ε-greedy with masks of legal actions, and the schedule of ε."""
+"""ε-greedy and sampling from a policy, both with masks of legal actions, and the schedule of ε."""
 
 from __future__ import annotations
 
 from types import ModuleType
 
+import jax
 import jax.numpy as jnp
 
 from pqn.types import Array
@@ -47,6 +48,30 @@ def epsilon_greedy(uniform: Array, q: Array, avail: Array | None, epsilon: Array
         # The first action at which the running count of legal ones exceeds `rank` is the rank-th legal action.
         explore = jnp.argmax(jnp.cumsum(avail, axis=-1) > rank[..., None], axis=-1).astype(jnp.int32)
     return jnp.where(uniform < epsilon, explore, greedy)
+
+
+def sampled(uniform: Array, logits: Array, avail: Array | None, epsilon: Array | float) -> Array:
+    """With probability ε an action drawn from the policy softmax(logits), otherwise its most probable one.
+
+    As in `epsilon_greedy`, one uniform number serves both decisions: given u < ε, the ratio u/ε is again uniform. The
+    action is the first at which the cumulative probability exceeds it. An illegal action has no probability, so the sum
+    does not grow there, and it is never the first.
+
+    Args:
+      uniform: [...] draws from [0, 1).
+      logits: [..., A].
+      avail: [..., A] bool, or None when every action is legal.
+      epsilon: 1 samples, 0 is greedy.
+
+    Returns:
+      [...] int32 actions.
+    """
+    logits = masked(logits, avail)
+    below_one = 1.0 - jnp.finfo(jnp.float32).epsneg  # the ratio may round to 1, which no sum exceeds
+    position = jnp.minimum(uniform / jnp.maximum(epsilon, jnp.finfo(jnp.float32).tiny), below_one)
+    total = jnp.cumsum(jax.nn.softmax(logits), axis=-1)
+    drawn = jnp.argmax(total > position[..., None] * total[..., -1:], axis=-1)
+    return jnp.where(uniform < epsilon, drawn, jnp.argmax(logits, axis=-1)).astype(jnp.int32)
 
 
 def linear(

@@ -24,7 +24,7 @@ Status = TypedDict(
         "return": float | None,
         "eval": float | None,
         "unfinished": NotRequired[Mapping[str, int] | None],  # of the last evaluation: "total" and "episodes"
-        "epsilon": float,
+        "epsilon": float | None,
         "loss": float | None,
         "rate": float | None,
         "eta": float | None,
@@ -131,7 +131,8 @@ def format_line(fields: Status, without: tuple[str, ...] = ()) -> str:
         parts["eval"] = f"eval {fields['eval']:.1f}"
     elif unfinished:
         parts["eval"] = f"eval {unfinished['total']} of {unfinished['episodes']} unfinished"
-    parts["epsilon"] = f"ε {fields['epsilon']:.2f}"
+    if fields["epsilon"] is not None:
+        parts["epsilon"] = f"ε {fields['epsilon']:.2f}"
     if fields["loss"] is not None:
         parts["loss"] = f"loss {fields['loss']:.3g}"
     if fields["rate"]:

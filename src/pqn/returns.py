@@ -1,4 +1,4 @@
-"""λ-returns: the only copy in this project."""
+"""λ-returns and n-step returns: the only copies in this project."""
 
 from __future__ import annotations
 
@@ -43,3 +43,31 @@ def lambda_returns(rewards: Array, discounts: Array, next_values: Array, lam: Ar
         backwards, next_values[-1], (rewards, discounts, next_values), reverse=True, unroll=unroll
     )
     return returns
+
+
+def n_step_returns(rewards: Array, discounts: Array, next_values: Array, n: int) -> Array:
+    """The sum of n rewards and the value of what follows them.
+
+        G_t = r_t + γ_t · ( r_{t+1} + γ_{t+1} · ( … + γ_{t+n−1} · V(s_{t+n}) ))
+
+    Args:
+      rewards: [T, ...] r_t.
+      discounts: [T, ...] γ_t, 0 where the episode ends with the step.
+      next_values: [T, ...] V(s_{t+1}).
+      n: how many rewards, at most T.
+
+    Returns:
+      [T − n + 1, ...] G_0 … G_{T−n}.
+
+    >>> import jax.numpy as jnp
+    >>> r, d, v = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5]), jnp.array([10.0, 20.0])
+    >>> [float(x) for x in n_step_returns(r, d, v, 1)]   # 1 + ½·10, 2 + ½·20
+    [6.0, 12.0]
+    >>> [float(x) for x in n_step_returns(r, d, v, 2)]   # 1 + ½·(2 + ½·20)
+    [7.0]
+    """
+    count = len(rewards) - n + 1
+    total = next_values[n - 1 :]
+    for ahead in reversed(range(n)):
+        total = rewards[ahead : ahead + count] + discounts[ahead : ahead + count] * total
+    return total

@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pqn.algorithms.base import schedules
 from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs.source import given
@@ -375,8 +374,8 @@ class _Loop:
         return time.perf_counter() - self.saved_at > 60.0 * self.config.save.minutes
 
     def schedules(self) -> dict[str, float]:
-        """ε and learning rate now, as the compiled program has them."""
-        return schedules(self.config, self.update)
+        """What follows a schedule, as the compiled program has it now: the learning rate, ε where there is one."""
+        return self.program.algorithm.schedules(self.update)
 
     def progress_fields(self) -> Status:
         """What the progress line shows."""
@@ -389,7 +388,7 @@ class _Loop:
             "return": means.get("return"),
             "eval": None if self.last_eval is None else evaluation.mean(self.last_eval),
             "unfinished": self.unfinished(),
-            "epsilon": self.schedules()["epsilon"],
+            "epsilon": self.schedules().get("epsilon"),
             "loss": means.get("loss"),
             "rate": rate,
             "eta": left / rate if rate else None,

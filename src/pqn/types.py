@@ -124,6 +124,7 @@ class Rollout(NamedTuple):
     window: Inputs  # [W, N, M, ...] the W (burn-in) steps before the rollout
     valid: Array | None = None  # [T, N] bool, see `TimeStep.valid`
     extra: PyTree = ()  # [T, N, ...] see `Note.extra`
+    truncated: Array | None = None  # [T, N] bool, where γ·V(final_obs) is part of the reward; None: nowhere
 
 
 class EpisodeStats(NamedTuple):

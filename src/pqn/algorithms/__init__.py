@@ -16,9 +16,9 @@ def make_algorithm(config: Config, spec: EnvSpec) -> Algorithm:
     """The algorithm that `config.algorithm` names. No other place looks at the name.
 
     Raises:
-      ConfigError: its network cannot take the environment's observations.
+      ConfigError: it cannot learn in the environment, such as by a network that cannot take its observations.
     """
     module = importlib.import_module(f"{__name__}.{config.algorithm.replace('-', '_')}")
     algorithm: Algorithm = module.ALGORITHM(config, spec)
-    algorithm.actor.check()
+    algorithm.check()
     return algorithm

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import dataclasses
 import math
 
@@ -20,11 +21,14 @@ MIXER = "mixer"  # the name of its parameters among those of the network
 
 
 @dataclasses.dataclass(frozen=True)
-class QActor:
-    """ε-greedy on a Q-network; a mixer makes one value of those of several agents."""
+class NetworkActor(abc.ABC):
+    """What actors have in common, whatever their network says: what it reads, and whether it can."""
 
     config: Config
     spec: EnvSpec
+
+    @abc.abstractmethod
+    def init(self, key: Array) -> Policy: ...
 
     def check(self) -> None:
         torso = self.config.network.torso
@@ -38,6 +42,31 @@ class QActor:
                 f"{self.spec.obs_shape}: it wants images, of height, width and channels, that are large enough; "
                 "use network.torso mlp"
             ) from error
+
+    def inputs(self, obs: Array, first: Array, last_action: Array, last_reward: Array) -> Inputs:
+        network = self.config.network
+        reward = jnp.broadcast_to(last_reward[:, None], first.shape)
+        return Inputs(obs, first, last_action if network.last_action else None, reward if network.last_reward else None)
+
+    def blank_inputs(self, envs: int) -> Inputs:
+        """Inputs [N, M, ...] of the right shapes, to make parameters or a buffer for."""
+        shape = (envs, self.spec.num_agents)
+        obs = jnp.zeros((*shape, *self.spec.obs_shape), self.spec.obs_dtype)
+        return self.inputs(obs, jnp.ones(shape, bool), jnp.zeros(shape, jnp.int32), jnp.zeros(envs))
+
+    @property
+    def world_size(self) -> int:
+        """Length of the global state or, where there is none, of all that the agents see."""
+        return self.spec.world_size or self.spec.num_agents * math.prod(self.spec.obs_shape)
+
+
+def flat_world(obs: Array, world: Array | None) -> Array:
+    """The global state [N, W] or, where there is none, all that the agents see."""
+    return obs.reshape(len(obs), -1).astype(jnp.float32) if world is None else world
+
+
+class QActor(NetworkActor):
+    """ε-greedy on a Q-network; a mixer makes one value of those of several agents."""
 
     @property
     def network(self) -> QNetwork:
@@ -56,37 +85,27 @@ class QActor:
         return (self.spec.num_agents,) if isinstance(self.mixer, Independent) else ()
 
     def init(self, key: Array) -> Policy:
-        agents = self.spec.num_agents
-        obs = jnp.zeros((1, agents, *self.spec.obs_shape), self.spec.obs_dtype)
-        inputs = self.inputs(obs, jnp.ones((1, agents), bool), jnp.zeros((1, agents), jnp.int32), jnp.zeros(1))
-        variables: PyTree = self.network.init(key, self.initial_carry(1, agents), _one_step(inputs))
+        carry, inputs = self.initial_carry(1, self.spec.num_agents), self.blank_inputs(1)
+        variables: PyTree = self.network.init(key, carry, one_step(inputs))
         params = variables["params"] | self._init_mixer(jax.random.fold_in(key, 1))
         return Policy(params, variables.get("batch_stats", {}))
 
     def _init_mixer(self, key: Array) -> dict[str, PyTree]:
-        agents = self.spec.num_agents
-        world = jnp.zeros((1, self.spec.world_size or agents * math.prod(self.spec.obs_shape)))
-        params = self.mixer.init(key, jnp.zeros((1, agents)), world).get("params", {})
+        world = jnp.zeros((1, self.world_size))
+        params = self.mixer.init(key, jnp.zeros((1, self.spec.num_agents)), world).get("params", {})
         return {MIXER: params} if params else {}
 
     def initial_carry(self, *shape: int) -> PyTree:
         return self.network.initial_carry(*shape)
 
-    def inputs(self, obs: Array, first: Array, last_action: Array, last_reward: Array) -> Inputs:
-        network = self.config.network
-        reward = jnp.broadcast_to(last_reward[:, None], first.shape)
-        return Inputs(obs, first, last_action if network.last_action else None, reward if network.last_reward else None)
-
     def world(self, obs: Array, world: Array | None) -> Array | None:
         """The global state or, where there is none, all that the agents see; None for mixers that do not read it."""
-        if self.config.learner.mixer != "qmix":
-            return None
-        return obs.reshape(len(obs), -1).astype(jnp.float32) if world is None else world
+        return flat_world(obs, world) if self.config.learner.mixer == "qmix" else None
 
     def scores(self, policy: Policy, carry: PyTree, inputs: Inputs) -> tuple[PyTree, Array]:
         """Q-values, with the running statistics."""
         variables = {"params": policy.params, "batch_stats": policy.stats}
-        out: PyTree = self.network.apply(variables, carry, _one_step(inputs))
+        out: PyTree = self.network.apply(variables, carry, one_step(inputs))
         carry, q = out
         return carry, q[0]
 
@@ -109,6 +128,6 @@ class QActor:
         return out
 
 
-def _one_step(inputs: Inputs) -> Inputs:
+def one_step(inputs: Inputs) -> Inputs:
     """Inputs [B, ...] as a sequence of one step [1, B, ...]."""
     return jax.tree.map(lambda x: x[None], inputs)

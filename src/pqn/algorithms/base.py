@@ -14,15 +14,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from pqn.algorithms.packing import Packed
-from pqn.algorithms.segments import Segments
-from pqn.config import Config, LearnerConfig
+from pqn.config import Config
 from pqn.exploration import linear
 from pqn.fields import hints, split
 from pqn.types import Array, Draw, EnvSpec, Inputs, Note, Policy, PyTree, Rollout, Seen
 
 Metrics = dict[str, Array]  # name -> what an update reports
 
-TRACED = tuple(name for name, hint in hints(LearnerConfig).items() if split(hint)[0] is float)
+TRACED = {
+    name if group == "learner" else f"{group}_{name}": (group, name)
+    for group in ("learner", "target", "ppo")
+    for name, hint in hints(hints(Config)[group]).items()
+    if split(hint)[0] is float
+}
+"""The name of each traced hyperparameter, and the option that it is."""
+
 DERIVED = (
     "lr_final",  # the learning rate at the end of its schedule
     "eps_updates",  # updates over which ε falls
@@ -33,7 +39,8 @@ DERIVED = (
 class Hyper(namedtuple("Hyper", (*TRACED, *DERIVED))):
     """Hyperparameters that are traced, not compiled in: a change needs no new compilation, and a sweep is a vmap.
 
-    Every option of the group `learner` that is a number with a fraction is one, under its own name.
+    Every option of the group `learner` that is a number with a fraction is one, under its own name. Those of the groups
+    `target` and `ppo` have the group's name in front: `ppo_clip`.
     """
 
     __slots__ = ()
@@ -46,7 +53,7 @@ class Hyper(namedtuple("Hyper", (*TRACED, *DERIVED))):
     def numbers(config: Config) -> Hyper:
         """The same as plain numbers, in Python's precision."""
         learner, updates = config.learner, config.schedule_updates
-        traced = {name: getattr(learner, name) for name in TRACED}
+        traced = {name: getattr(getattr(config, group), option) for name, (group, option) in TRACED.items()}
         lr_final = 0.0 if learner.lr_decay else learner.lr
         return Hyper(**traced, lr_final=lr_final, eps_updates=learner.eps_decay * updates, updates=updates)
 
@@ -72,6 +79,8 @@ class LearnerState(NamedTuple):
     stats: PyTree  # running statistics of batch norms; {} without any
     opt: PyTree  # the optimiser's, of the parameters as `Packed`
     updates: Array  # int32, rollouts learned from so far
+    target: PyTree = ()  # a target network, for the algorithms that have one
+    buffer: PyTree = ()  # past steps, for the algorithms that learn from them; only `prepare` reads it
 
 
 class Progress(NamedTuple):
@@ -85,10 +94,12 @@ class Progress(NamedTuple):
 class Work(NamedTuple):
     """What is to be learned from one rollout: K gradient steps."""
 
-    segments: Segments
+    segments: PyTree  # `Segments`, or what another algorithm's minibatches are made of: [L, S, ...] and a carry [S, ...]
     orders: Array  # [K, B] the segments of each minibatch
     steps: Array  # [K] float32, gradient steps since the start of the run: an int32 would overflow in long ones
     metrics: Metrics  # what is known before the first gradient step
+    fixed: PyTree = ()  # what the loss reads and no gradient step changes: `LearnerState.target` after this update
+    buffer: PyTree = ()  # `LearnerState.buffer` after this rollout
 
     def part(self, start: Array, count: int) -> Work:
         """`count` of its gradient steps, from number `start` on."""
@@ -155,6 +166,10 @@ class Algorithm(Protocol):
     @property
     def actor(self) -> Actor: ...
 
+    def check(self) -> None:
+        """Raises `ConfigError` where the algorithm cannot learn in this environment."""
+        ...
+
     def init(self, key: Array) -> LearnerState:
         """Fresh parameters, statistics and optimiser state."""
         ...
@@ -165,6 +180,10 @@ class Algorithm(Protocol):
 
     def epsilon(self, state: LearnerState, hyper: Hyper) -> Array:
         """How much the next rollout explores; `Draw.epsilon`."""
+        ...
+
+    def schedules(self, update: int) -> dict[str, float]:
+        """What follows a schedule, after `update` updates, for the record."""
         ...
 
     def update(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> tuple[LearnerState, Metrics]:

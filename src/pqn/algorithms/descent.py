@@ -1,4 +1,4 @@
-"""Gradient steps on minibatches: what all algorithms here do with a rollout, whatever their loss is."""
+"""Gradient steps on minibatches: what all algorithms here do, whatever their loss is and wherever the data come from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from pqn.algorithms.base import Actor, Hyper, LearnerState, Metrics, Progress, Work
+from pqn.algorithms.base import Actor, Hyper, LearnerState, Metrics, Progress, Work, schedules
 from pqn.algorithms.packing import Packed, pack
 from pqn.algorithms.segments import Segments, pick
 from pqn.config import Config
@@ -21,7 +21,8 @@ from pqn.types import Array, EnvSpec, Policy, PyTree, Rollout
 class Descent(abc.ABC):
     """Epochs of minibatches, each one clipped optimiser step with a learning rate that may fall.
 
-    An algorithm adds its actor, its segments and its loss.
+    An algorithm adds its actor and its loss, and says what the minibatches are: `work`. `OnPolicy` takes them from the
+    last rollout.
     """
 
     config: Config
@@ -32,14 +33,17 @@ class Descent(abc.ABC):
     def actor(self) -> Actor: ...
 
     @abc.abstractmethod
-    def segments(self, rollout: Rollout, hyper: Hyper) -> tuple[Segments, Metrics]:
-        """What minibatches are taken from, targets included, and what is to be reported of it."""
+    def work(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> Work:
+        """The minibatches of an update."""
 
     @abc.abstractmethod
     def loss(
-        self, params: PyTree, stats: PyTree, batch: Segments, hyper: Hyper
+        self, params: PyTree, stats: PyTree, batch: PyTree, hyper: Hyper, fixed: PyTree = ()
     ) -> tuple[Array, tuple[PyTree, Metrics]]:
-        """The loss of a minibatch, new running statistics, and metrics."""
+        """The loss of a minibatch, new running statistics, and metrics; `fixed` is that of `Work`."""
+
+    def check(self) -> None:
+        self.actor.check()
 
     @property
     def optimizer(self) -> optax.GradientTransformation:
@@ -61,27 +65,28 @@ class Descent(abc.ABC):
     def epsilon(self, state: LearnerState, hyper: Hyper) -> Array:
         return hyper.epsilon(state.updates)
 
+    def schedules(self, update: int) -> dict[str, float]:
+        return schedules(self.config, update)
+
     def update(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> tuple[LearnerState, Metrics]:
         progress, work = self.prepare(state, rollout, key, hyper)
         progress, metrics = self.descend(progress, work, hyper)
         return self.finish(state, progress, work, metrics)
 
     def prepare(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> tuple[Progress, Work]:
-        segments, metrics = self.segments(rollout, hyper)
-        count = segments.action.shape[1]
-        epochs, minibatches = self.config.learner.epochs, self.config.learner.minibatches
-        # One permutation per epoch, shared by all fields; each gradient step gathers its own share.
-        orders = jnp.argsort(jax.random.bits(key, (epochs, count)), axis=1)
-        orders = orders.reshape(epochs * minibatches, count // minibatches)
+        work = self.work(state, rollout, key, hyper)
+        return Progress(pack(state.params), state.stats, state.opt), work
+
+    def step_numbers(self, state: LearnerState) -> Array:
+        """The number of each gradient step of an update since the start of the run [K]."""
         # Exact up to 2²⁴ gradient steps; beyond, off by no more than a share of 10⁻⁷ of the schedule.
         number = self.steps_per_update
-        steps = state.updates.astype(jnp.float32) * number + jnp.arange(number, dtype=jnp.float32)
-        return Progress(pack(state.params), state.stats, state.opt), Work(segments, orders, steps, metrics)
+        return state.updates.astype(jnp.float32) * number + jnp.arange(number, dtype=jnp.float32)
 
     def descend(self, progress: Progress, work: Work, hyper: Hyper) -> tuple[Progress, Metrics]:
         def gradient_step(progress: Progress, xs: tuple[Array, Array]) -> tuple[Progress, Metrics]:
             order, step = xs
-            return self.gradient_step(progress, pick(work.segments, order), step, hyper)
+            return self.gradient_step(progress, pick(work.segments, order), step, hyper, work.fixed)
 
         return jax.lax.scan(gradient_step, progress, (work.orders, work.steps), unroll=unroll(len(work.orders)))
 
@@ -89,14 +94,17 @@ class Descent(abc.ABC):
         self, state: LearnerState, progress: Progress, work: Work, metrics: Metrics
     ) -> tuple[LearnerState, Metrics]:
         means = {name: jnp.mean(value) for name, value in metrics.items()}
-        after = LearnerState(progress.params.unpack(), progress.stats, progress.opt, state.updates + 1)
+        params = progress.params.unpack()
+        after = LearnerState(params, progress.stats, progress.opt, state.updates + 1, work.fixed, work.buffer)
         return after, means | work.metrics
 
-    def gradient_step(self, progress: Progress, batch: Segments, step: Array, hyper: Hyper) -> tuple[Progress, Metrics]:
+    def gradient_step(
+        self, progress: Progress, batch: PyTree, step: Array, hyper: Hyper, fixed: PyTree = ()
+    ) -> tuple[Progress, Metrics]:
         """One clipped optimiser step on one minibatch; `step` is its number since the start of the run."""
 
         def loss(packed: Packed) -> tuple[Array, tuple[PyTree, Metrics]]:
-            return self.loss(packed.unpack(), progress.stats, batch, hyper)
+            return self.loss(packed.unpack(), progress.stats, batch, hyper, fixed)
 
         gradient, (stats, metrics) = jax.grad(loss, has_aux=True)(progress.params)
         norm = optax.tree.norm(gradient)
@@ -105,3 +113,20 @@ class Descent(abc.ABC):
         lr = hyper.learning_rate(step, self.steps_per_update)
         after = jax.tree.map(lambda old, change: old - lr * change, progress.params, direction)
         return Progress(after, stats, opt), metrics | {"grad_norm": norm}
+
+
+class OnPolicy(Descent):
+    """Learns from the last rollout and forgets it: each epoch is one pass over its segments, in random order."""
+
+    @abc.abstractmethod
+    def segments(self, rollout: Rollout, hyper: Hyper) -> tuple[Segments, Metrics]:
+        """What minibatches are taken from, targets included, and what is to be reported of it."""
+
+    def work(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> Work:
+        segments, metrics = self.segments(rollout, hyper)
+        count = segments.action.shape[1]
+        epochs, minibatches = self.config.learner.epochs, self.config.learner.minibatches
+        # One permutation per epoch, shared by all fields; each gradient step gathers its own share.
+        orders = jnp.argsort(jax.random.bits(key, (epochs, count)), axis=1)
+        orders = orders.reshape(epochs * minibatches, count // minibatches)
+        return Work(segments, orders, self.step_numbers(state), metrics)

@@ -11,15 +11,16 @@ import jax.numpy as jnp
 
 from pqn.algorithms.acting import QActor
 from pqn.algorithms.base import Hyper, Metrics
-from pqn.algorithms.descent import Descent
-from pqn.algorithms.segments import Segments, mean, segmented
+from pqn.algorithms.descent import OnPolicy
+from pqn.algorithms.segments import Segments, counted, mean, segmented
+from pqn.config import LearnerConfig
 from pqn.networks.qnetwork import kernel_norms
 from pqn.returns import lambda_returns
 from pqn.types import Array, PyTree, Rollout
 
 
-class PQN(Descent):
-    """Acting is ε-greedy (`QActor`), the gradient steps are those of `Descent`; here are targets and loss."""
+class PQN(OnPolicy):
+    """Acting is ε-greedy (`QActor`), the gradient steps are those of `OnPolicy`; here are targets and loss."""
 
     @property
     def actor(self) -> QActor:
@@ -33,7 +34,7 @@ class PQN(Descent):
         return segments, {"target": mean(targets, rollout.valid)}
 
     def loss(
-        self, params: PyTree, stats: PyTree, batch: Segments, hyper: Hyper
+        self, params: PyTree, stats: PyTree, batch: PyTree, hyper: Hyper, fixed: PyTree = ()
     ) -> tuple[Array, tuple[PyTree, Metrics]]:
         """½ (R_t − Q(s_t, a_t))², averaged over the minibatch, plus the optional ℓ2 terms; new statistics and metrics.
 
@@ -46,8 +47,8 @@ class PQN(Descent):
         chosen = self.actor.mix(params, taken(q, batch), batch.world)  # [L, B]
         fresh = self.config.learner.targets == "minibatch"
         target = self.fresh_targets(params, q, batch, hyper) if fresh else batch.target
-        counts = self.counts(batch, chosen)
-        penalty = self.penalty(params, hyper)
+        counts = counted(batch, chosen)
+        penalty = l2_penalty(self.config.learner, params, hyper)
 
         def total(values: Array) -> Array:
             return 0.5 * mean(jnp.square(target - values), counts) + penalty
@@ -58,21 +59,6 @@ class PQN(Descent):
         metrics = {"loss": total(copy), "q": mean(copy, counts)}
         return total(chosen), (mutated.get("batch_stats", {}), metrics)
 
-    def penalty(self, params: PyTree, hyper: Hyper) -> Array | float:
-        """The ℓ2 terms: ½‖w‖² of the output layer's kernel and ½‖M‖² of the others, with their coefficients."""
-        config = self.config.learner
-        if not (config.l2_final or config.l2_inner):  # static: the terms cost a pass over the weights
-            return 0.0
-        final, inner = kernel_norms(params)
-        return hyper.l2_final * final + hyper.l2_inner * inner
-
-    def counts(self, batch: Segments, values: Array) -> Array | None:
-        """Which of the values [L, B] or, of independent agents, [L, B, M] the loss looks at; None: all of them."""
-        if values.ndim < batch.action.ndim or batch.avail is None:
-            return batch.valid
-        acting = jnp.any(batch.avail, axis=-1)  # the others have nothing to learn
-        return acting if batch.valid is None else acting & batch.valid[..., None]
-
     def fresh_targets(self, params: PyTree, q: Array, batch: Segments, hyper: Hyper) -> Array:
         """λ-returns [L, B] from the present network's own values of the segment; constants for the gradient."""
         values = jax.lax.stop_gradient(self.actor.joint_value(params, q, batch.avail, batch.world))
@@ -80,7 +66,15 @@ class PQN(Descent):
         return lambda_returns(batch.reward, batch.discount, next_values, hyper.lam)
 
 
-def taken(q: Array, batch: Segments) -> Array:
+def l2_penalty(config: LearnerConfig, params: PyTree, hyper: Hyper) -> Array | float:
+    """The ℓ2 terms: ½‖w‖² of the output layer's kernel and ½‖M‖² of the others, with their coefficients."""
+    if not (config.l2_final or config.l2_inner):  # static: the terms cost a pass over the weights
+        return 0.0
+    final, inner = kernel_norms(params)
+    return hyper.l2_final * final + hyper.l2_inner * inner
+
+
+def taken(q: Array, batch: PyTree) -> Array:
     """Q(s_t, a_t) of each agent [L, B, M]; 0 for one that has no legal action, as in the target."""
     is_taken = jnp.arange(q.shape[-1]) == batch.action[..., None]  # not an index: its gradient would be a scatter
     chosen = jnp.sum(jnp.where(is_taken, q, 0.0), axis=-1)

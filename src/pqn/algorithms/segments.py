@@ -61,10 +61,21 @@ def segmented(rollout: Rollout, targets: Array, next_values: Array, length: int)
     )
 
 
-def pick(segments: Segments, order: Array) -> Segments:
+def pick(segments: PyTree, order: Array) -> PyTree:
     """The segments numbered in `order` [B], of [L, S, ...] fields and an [S, ...] carry."""
     timed = jax.tree.map(lambda x: x[:, order], segments._replace(carry=()))
     return timed._replace(carry=jax.tree.map(lambda x: x[order], segments.carry))
+
+
+def counted(batch: PyTree, values: Array) -> Array | None:
+    """Which of the values [L, B] or, of each agent, [L, B, M] the loss looks at; None: all of them.
+
+    `batch` has the fields `action`, `avail` and `valid` of `Segments`.
+    """
+    if values.ndim < batch.action.ndim or batch.avail is None:
+        return batch.valid
+    acting = jnp.any(batch.avail, axis=-1)  # the others have nothing to learn
+    return acting if batch.valid is None else acting & batch.valid[..., None]
 
 
 def mean(x: Array, counts: Array | None) -> Array:

@@ -75,7 +75,7 @@ class HadamaxCNN(Torso):
             ]
             left, right = (nn.gelu(Norm(self.norm)(branch, train)) for branch in branches)
             x = nn.max_pool(left * right, (window, window), (stride, stride), "SAME")
-        return self.dense(x, train, nn.gelu)
+        return self.dense(x, train, "gelu")
 
 
 TORSOS: dict[str, Callable[..., Torso]] = {

@@ -1,4 +1,4 @@
-"""The Q-network: one signature for every kind, over sequences.
+"""Networks over sequences, with one signature for every kind, and the Q-network.
 
 Inputs and outputs are time-major, [T, B, M, ...]. A feed-forward network has the empty carry `()` and treats time as
 one more batch axis. Callers treat both kinds alike.
@@ -22,32 +22,27 @@ TORSOS = torsos.TORSOS | pixels.TORSOS
 """The torso of each name in `NetworkConfig.torso`."""
 
 
-class QNetwork(nn.Module):
-    """Observation → (input norm) → torso → (memory) → head."""
+def initial_carry(config: NetworkConfig, *batch: int) -> PyTree:
+    """Recurrent state at the start of an episode, with leading axes `batch`: one entry per memory layer."""
+    if config.memory == "none":
+        return ()
+    return tuple(CELLS[config.memory].initial_carry(config.memory_size, *batch) for _ in range(config.memory_layers))
+
+
+class SequenceNetwork(nn.Module):
+    """Observation → (input norm) → torso → (memory) → features. A subclass adds its head."""
 
     config: NetworkConfig
     num_actions: int
 
     def initial_carry(self, *batch: int) -> PyTree:
-        """Recurrent state at the start of an episode, with leading axes `batch`: one entry per memory layer."""
-        config = self.config
-        if config.memory == "none":
-            return ()
-        return tuple(
-            CELLS[config.memory].initial_carry(config.memory_size, *batch) for _ in range(config.memory_layers)
-        )
+        """Recurrent state at the start of an episode, with leading axes `batch`."""
+        return initial_carry(self.config, *batch)
 
-    @nn.compact
-    def __call__(self, carry: PyTree, inputs: Inputs, train: bool = False) -> tuple[PyTree, Array]:
-        """Returns the carry after the last step and Q-values [T, B, M, A].
-
-        Args:
-          carry: recurrent state before the first step, [B, M, ...].
-          inputs: what the agents saw, [T, B, M, ...].
-          train: use and update batch statistics instead of running ones; matters for batch norms only.
-        """
+    def features(self, carry: PyTree, inputs: Inputs, train: bool) -> tuple[PyTree, Array]:
+        """The carry after the last step, and features [T·B·M, F]; to be called from a compact method."""
         config = self.config
-        steps, envs, agents = batch = inputs.obs.shape[:3]
+        steps, envs, agents = inputs.obs.shape[:3]
         x = inputs.obs.reshape(-1, *inputs.obs.shape[3:])
         x = pixels.image(x, config.dtype) if config.torso in pixels.TORSOS else x.astype(config.dtype)
         x = _with_agent_id(x, agents) if config.agent_id else x
@@ -62,9 +57,7 @@ class QNetwork(nn.Module):
             merged = jax.tree.map(lambda c: c.reshape(envs * agents, -1), before)
             state, x = cell(merged, x, first, train)
             after.append(jax.tree.map(lambda c: c.reshape(envs, agents, -1), state))
-        x = x.reshape(steps * envs * agents, -1)
-        q = Head(config.head, self.num_actions, name="head")(x)
-        return tuple(after), q.reshape(*batch, self.num_actions)
+        return tuple(after), x.reshape(steps * envs * agents, -1)
 
     def _past(self, inputs: Inputs) -> list[Array]:
         """Last action (one-hot) and last reward, both zero where there is no past, as features [T·B·M, …]."""
@@ -78,7 +71,27 @@ class QNetwork(nn.Module):
 
     def _torso(self) -> Torso:
         config = self.config
-        return TORSOS[config.torso](config.hidden, config.norm, config.init, config.conv, config.dtype, name="torso")
+        kind = TORSOS[config.torso]
+        return kind(
+            config.hidden, config.norm, config.init, config.conv, config.dtype, config.activation, name="torso"
+        )
+
+
+class QNetwork(SequenceNetwork):
+    """Features → head → Q-values."""
+
+    @nn.compact
+    def __call__(self, carry: PyTree, inputs: Inputs, train: bool = False) -> tuple[PyTree, Array]:
+        """Returns the carry after the last step and Q-values [T, B, M, A].
+
+        Args:
+          carry: recurrent state before the first step, [B, M, ...].
+          inputs: what the agents saw, [T, B, M, ...].
+          train: use and update batch statistics instead of running ones; matters for batch norms only.
+        """
+        after, x = self.features(carry, inputs, train)
+        q = Head(self.config.head, self.num_actions, name="head")(x)
+        return after, q.reshape(*inputs.obs.shape[:3], self.num_actions)
 
 
 def _with_agent_id(x: Array, agents: int) -> Array:

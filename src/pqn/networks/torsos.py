@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -12,7 +13,12 @@ import jax.numpy as jnp
 from pqn.networks.norms import Norm
 from pqn.types import Array
 
-INITS = {"he_normal": nn.initializers.he_normal(), "lecun_normal": nn.initializers.lecun_normal()}
+INITS = {
+    "he_normal": nn.initializers.he_normal(),
+    "lecun_normal": nn.initializers.lecun_normal(),
+    "orthogonal": nn.initializers.orthogonal(math.sqrt(2.0)),
+}
+ACTIVATIONS = {"relu": nn.relu, "tanh": nn.tanh, "gelu": nn.gelu}
 
 
 class Conv(nn.Module):
@@ -91,23 +97,24 @@ class Torso(nn.Module):
     kernel_init: str
     conv: str = "matmul"
     dtype: str = "float32"
+    activation: str = "relu"
+    """Of the dense layers."""
 
-    def dense(self, x: Array, train: bool, activation: Callable[[Array], Array] = nn.relu) -> Array:
+    def dense(self, x: Array, train: bool, activation: str | None = None) -> Array:
         """The dense layers at the end of a torso for images."""
+        activation = activation or self.activation
         return MLP(self.hidden, self.norm, self.kernel_init, self.conv, self.dtype, activation)(x, train)
 
 
 class MLP(Torso):
-    """Dense → norm → ReLU (or another activation), once per width."""
-
-    activation: Callable[[Array], Array] = nn.relu
+    """Dense → norm → activation, once per width."""
 
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
         x = x.reshape(x.shape[0], -1)
         for width in self.hidden:
             x = nn.Dense(width, kernel_init=INITS[self.kernel_init], dtype=self.dtype)(x)
-            x = self.activation(Norm(self.norm)(x, train))
+            x = ACTIVATIONS[self.activation](Norm(self.norm)(x, train))
         return x
 
 

@@ -216,6 +216,7 @@ def assemble(
         window=window,
         valid=records.valid,
         extra=records.note.extra,
+        truncated=records.bootstrap,
     )
 
 

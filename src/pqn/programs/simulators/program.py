@@ -89,10 +89,15 @@ class SimulatorProgram:
         return self.algorithm.init(keys.network), keys.run
 
     def prepare_one(
-        self, state: LearnerState, key: Array, collected: Collected, hyper: Hyper
+        self, state: LearnerState, buffer: PyTree, key: Array, collected: Collected, hyper: Hyper
     ) -> tuple[Progress, Work, AfterRollout]:
+        """Where the gradient steps start, what they are, and what follows from the rollout.
+
+        The buffer, which may be most of the memory, comes alone: it is changed in place, while others still read the
+        rest of the state.
+        """
         rollout, after = join_groups(self.algorithm.actor, self.layout, collected, hyper)
-        progress, work = self.algorithm.prepare(state, rollout, key, hyper)
+        progress, work = self.algorithm.prepare(state._replace(buffer=buffer), rollout, key, hyper)
         return progress, work, after
 
     def descend_one(self, progress: Progress, work: Work, given: tuple[Hyper, Array]) -> tuple[Progress, Metrics]:
@@ -128,14 +133,16 @@ class SimulatorProgram:
         jobs = {
             "init": jax.jit(over_seeds(self.init_one, seeds)),
             "split": jax.jit(jax.vmap(update_keys)),
-            "prepare": jax.jit(over_seeds_but_last(self.prepare_one, seeds)),
+            "prepare": jax.jit(over_seeds_but_last(self.prepare_one, seeds), donate_argnums=1),
             "descend": jax.jit(over_seeds_but_last(self.descend_one, seeds)),
             "finish": jax.jit(over_seeds(self.finish_one, seeds)),
         }
         learner, key = jax.eval_shape(jobs["init"], self.seeds)
+        learner, buffer = learner._replace(buffer=()), learner.buffer
         shapes: dict[str, tuple[PyTree, ...]] = {"init": (self.seeds,), "split": (key,)}
-        shapes["prepare"] = (learner, key, self._collected_shape(learner, key), self.hyper)
+        shapes["prepare"] = (learner, buffer, key, self._collected_shape(learner, key), self.hyper)
         progress, work, after = jax.eval_shape(jobs["prepare"], *shapes["prepare"])
+        work = work._replace(buffer=())
         shapes["descend"] = (progress, work, (self.hyper, jax.ShapeDtypeStruct((), jnp.int32)))
         _, metrics = jax.eval_shape(jobs["descend"], *shapes["descend"])
         pieces = [metrics] * (self._gradient_steps // self._piece)
@@ -162,7 +169,7 @@ class SimulatorProgram:
     def _compile_acting(self) -> None:
         simulators, collector, _, first, _ = self.started
         learner, key = self._compiled["init"](self.seeds)
-        draws = collector.draw(key, learner, self.hyper)
+        draws = collector.draw(key, learner._replace(buffer=()), self.hyper)
         collector.compile_acting(simulators, self.algorithm.policy(learner), collector.start(first), draws)
 
     # --- the interface of `Program` ---------------------------------------------------------------------------------
@@ -189,13 +196,15 @@ class SimulatorProgram:
         unlearned, self._unlearned = self._unlearned, None
         if unlearned is None:
             state, unlearned = self.collect(state)
-        steps, after = self._prepare(state, unlearned)
+        steps, after, buffer = self._prepare(state, unlearned)
         del unlearned  # its memory is needed for the next rollout
         then = state
         if ahead:
             then, self._unlearned = self.collect(state, meanwhile=steps.take_piece)
         progress, metrics = steps.finish()
-        learner, row = self._compiled["finish"](state.learner, progress, steps.work, metrics, after.finished)
+        light = state.learner._replace(buffer=())
+        learner, row = self._compiled["finish"](light, progress, steps.work, metrics, after.finished)
+        learner = learner._replace(buffer=buffer)
         stream = then.stream._replace(episode=after.episode, window=after.window)
         return RunState(learner, stream, then.key), row
 
@@ -208,20 +217,22 @@ class SimulatorProgram:
         """
         simulators, collector, greedy, _, _ = self.started
         keys = self._compiled["split"](state.key)
-        draws = collector.draw(keys.collect, state.learner, self.hyper)
+        draws = collector.draw(keys.collect, state.learner._replace(buffer=()), self.hyper)
         policy = self.algorithm.policy(state.learner)
         collected = collector.collect(simulators, policy, state.stream, draws, meanwhile)
         greedy.add(collected.groups)
         return state._replace(stream=collected.stream, key=keys.run), UnlearnedRollout(collected, keys.learn)
 
-    def _prepare(self, state: RunState, unlearned: UnlearnedRollout) -> tuple[GradientSteps, AfterRollout]:
-        """The gradient steps of an update, and what follows from its rollout."""
+    def _prepare(self, state: RunState, unlearned: UnlearnedRollout) -> tuple[GradientSteps, AfterRollout, PyTree]:
+        """The gradient steps of an update, what follows from its rollout, and the buffer after it."""
         collected, before = unlearned.collected, state.stream
         stream = collected.stream._replace(episode=before.episode, window=before.window)
-        given = (state.learner, unlearned.key, collected._replace(stream=stream), self.hyper)
+        light, buffer = state.learner._replace(buffer=()), state.learner.buffer
+        given = (light, buffer, unlearned.key, collected._replace(stream=stream), self.hyper)
         progress, work, after = self._compiled["prepare"](*given)
+        buffer, work = work.buffer, work._replace(buffer=())
         starts = range(0, self._gradient_steps, self._piece)
-        return GradientSteps(self._compiled["descend"], self.hyper, progress, work, starts), after
+        return GradientSteps(self._compiled["descend"], self.hyper, progress, work, starts), after, buffer
 
     def evaluate(self, state: RunState) -> Evaluation | None:
         """During a run what the greedy environments report, which is nothing at first; at its end full episodes."""
