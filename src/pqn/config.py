@@ -209,7 +209,10 @@ class Config(Options):
     seed: Seed = 0
     """First seed; the others are seed+1, seed+2, …"""
     seeds: Annotated[int, Within(1, 2**16)] = 1
-    """How many seeds to train at once, as one compiled program."""
+    """How many seeds to train at once, as one compiled program. They spread over the devices."""
+    shards: Annotated[int, Within(1, 2**16)] = 1
+    """D, parts of each seed's environments and minibatches that can be on different devices. Results depend on D, but
+    not on the number of devices."""
     env: EnvConfig = dataclasses.field(default_factory=EnvConfig)
     simulators: SimulatorsConfig = dataclasses.field(default_factory=SimulatorsConfig)
     network: NetworkConfig = dataclasses.field(default_factory=NetworkConfig)
@@ -381,9 +384,11 @@ def _check_batch(config: Config) -> None:
             f"learner.burn_in is {learner.burn_in}; it refreshes a recurrent network's memory (network.memory lstm or "
             f"gru) and must be at most the segment length, here {length}"
         )
-    segments = learner.rollout_steps // length * num_envs
+    _check_shards(config)
+    segments = learner.rollout_steps // length * num_envs // config.shards
     if segments % learner.minibatches:
         per = "" if length == 1 else f" ÷ segment length {length}"
+        per += "" if config.shards == 1 else f" ÷ shards {config.shards}"
         raise ConfigError(
             f"learner.minibatches {learner.minibatches} does not divide the batch of {segments} "
             f"(learner.rollout_steps {learner.rollout_steps} × env.num_envs {num_envs}{per}); "
@@ -393,6 +398,15 @@ def _check_batch(config: Config) -> None:
         raise ConfigError(
             f"total_steps {config.total_steps} is less than one rollout of {config.steps_per_update} steps "
             f"(learner.rollout_steps {learner.rollout_steps} × env.num_envs {num_envs})"
+        )
+
+
+def _check_shards(config: Config) -> None:
+    shards, num_envs = config.shards, config.env.num_envs
+    if num_envs % shards:
+        raise ConfigError(
+            f"shards {shards} does not divide env.num_envs {num_envs}; try shards {_near_divisor(num_envs, shards)}, or "
+            f"env.num_envs {max(1, round(num_envs / shards)) * shards}"
         )
 
 

@@ -74,6 +74,11 @@ class LearnerState(NamedTuple):
     updates: Array  # int32, rollouts learned from so far
 
 
+PER_SHARD: frozenset[str] = frozenset()
+"""Fields of a learner's state of which each shard has its own, such as a replay buffer. The others are the same on all
+shards (see `pqn.shards`), and a program that would make them differ is refused before it is compiled."""
+
+
 class Progress(NamedTuple):
     """What one gradient step changes."""
 

@@ -15,20 +15,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pqn import shards
 from pqn.algorithms import make_algorithm
 from pqn.algorithms.base import Hyper, LearnerState
 from pqn.algorithms.packing import named
 from pqn.config import Config
-from pqn.device import compiler_options, over_seeds, planned, require_memory, size
+from pqn.device import compiler_options, planned, require_memory, size
 from pqn.errors import ConfigError
 from pqn.programs import evaluation, rollout
 from pqn.programs.base import JaxFactory, RunState, Totals, restored_learner, saved_learner
 from pqn.programs.keys import evaluation_key, seed_keys, update_keys
-from pqn.programs.totals import HEALTH, blank, combine, report
+from pqn.programs.spread import SEEDS, Axes, Spread, choose, shard_axes
+from pqn.programs.totals import HEALTH, blank, combine, join_shards, report
 from pqn.types import Array, PyTree
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+SAME = Axes()  # for every device the same
+OF_SEEDS = Axes(SEEDS)
+TOTALS = (Axes(None, SEEDS), Axes(None, SEEDS))
 
 
 class CompiledProgram:
@@ -43,32 +49,45 @@ class CompiledProgram:
         if config.simulators.overlap:
             raise ConfigError("simulators.overlap is for environments outside of JAX; leave it false for this one")
         self.config = config
-        self.env = make_env(config.env.num_envs)
+        self.env = make_env(config.env.num_envs // config.shards)
         self.eval_env = make_env(config.eval.num_envs)
         self.algorithm = make_algorithm(config, self.env.spec)
         self.hyper = Hyper.of(config)
         self.seeds = jnp.arange(config.seed, config.seed + config.seeds)
+        self.spread = Spread(config.seeds, config.shards)  # shapes are those of one device that has everything
         self.state_shape = jax.eval_shape(jax.vmap(self.init_one), self.seeds)
         require_memory(size(self.state_shape))  # of the least a run needs, before it leaves a trace
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.state_shape)
         self._reported = jax.eval_shape(self.update_one, one, self.hyper)[1]
         self.total_names = sorted(self._reported.keys() - HEALTH)
+        self.spread = choose(config.seeds, config.shards, jax.devices())
         self.compile_seconds = 0.0
 
-    # --- one seed -----------------------------------------------------------------------------------------------
+    # --- one shard of one seed ----------------------------------------------------------------------------------
 
-    def init_one(self, seed: Array) -> RunState:
+    def init_shard(self, seed: Array) -> RunState:
         key, net_key, env_key = seed_keys(seed)
-        return RunState(self.algorithm.init(net_key), rollout.start(self.env, self.algorithm.actor, env_key), key)
+        stream = rollout.start(self.env, self.algorithm.actor, shards.own_key(env_key))
+        return RunState(self.algorithm.init(net_key), stream, key)
 
-    def update_one(self, state: RunState, hyper: Hyper) -> tuple[RunState, dict[str, Array]]:
+    def update_shard(self, state: RunState, hyper: Hyper) -> tuple[RunState, dict[str, Array]]:
         """One iteration of Algorithm 1: collect a rollout, learn from it, forget it."""
         key, collect_key, learn_key = update_keys(state.key)
+        collect_key, learn_key = shards.own_key(collect_key), shards.own_key(learn_key)
         stream, data, finished = rollout.collect(
             self.env, self.algorithm, state.learner, state.stream, collect_key, hyper
         )
         learner, metrics = self.algorithm.update(state.learner, data, learn_key, hyper)
-        return RunState(learner, stream, key), report(learner, metrics, finished)
+        return RunState(learner, stream, key), join_shards(report(learner, metrics, finished))
+
+    # --- one seed -----------------------------------------------------------------------------------------------
+
+    def init_one(self, seed: Array) -> RunState:
+        return self.spread.over_shards(self.init_shard, (None,), shard_axes())(seed)
+
+    def update_one(self, state: RunState, hyper: Hyper) -> tuple[RunState, dict[str, Array]]:
+        axes = shard_axes()
+        return self.spread.over_shards(self.update_shard, (axes, None), (axes, None))(state, hyper)
 
     def evaluate_one(self, learner: LearnerState, seed: Array) -> evaluation.Evaluation:
         key = evaluation_key(seed, learner.updates)
@@ -79,13 +98,24 @@ class CompiledProgram:
     # --- S seeds ------------------------------------------------------------------------------------------------
 
     def over_seeds(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Lifts a function of one seed to all of them."""
-        return over_seeds(function, self.config.seeds)
+        """Lifts a function of one seed to all seeds of a device."""
+        return self.spread.over_seeds(function)
+
+    def _init(self, seeds: Array) -> RunState:
+        here = self.over_seeds(self.init_one)
+        return self.spread.over_devices(here, OF_SEEDS, self.spread.state_axes())(seeds)
 
     def _chunk(
         self, state: RunState, hyper: Hyper, count: Array, before: dict[str, Array] | None = None
     ) -> tuple[RunState, tuple[Array, Array]]:
-        """`count` updates of every seed. Returns the totals as two arrays, of `total_names` [F, S] and of `HEALTH`.
+        axes = self.spread.state_axes()
+        spread = self.spread.over_devices(self._chunk_here, (axes, SAME, SAME, OF_SEEDS), (axes, TOTALS))
+        return spread(state, hyper, count, before or {})
+
+    def _chunk_here(
+        self, state: RunState, hyper: Hyper, count: Array, before: dict[str, Array]
+    ) -> tuple[RunState, tuple[Array, Array]]:
+        """`count` updates of every seed of a device. Returns the totals as two arrays, of `total_names` [F, S] and of `HEALTH`.
 
         The sums go on from those of `before`, one update after the other: they do not depend on how a run is split into
         chunks.
@@ -96,14 +126,22 @@ class CompiledProgram:
             state, metrics = self.over_seeds(lambda one: self.update_one(one, hyper))(state)
             return state, combine(totals, metrics)
 
-        c = (state, blank(self._reported, self.config.seeds) | (before or {}))
+        c = (state, blank(self._reported, self.spread.seeds_here) | before)
         state, totals = jax.lax.fori_loop(0, count, body, c)
         # Few arrays, since each is a transfer; the numbers of updates stay integers, which are exact.
         floats, ints = ([totals[name] for name in names] for names in (self.total_names, HEALTH))
         return state, (jnp.stack(floats), jnp.stack(ints))
 
     def _evaluate(self, learner: LearnerState, seeds: Array) -> tuple[Array, dict[str, Array]]:
-        """Greedy returns, lengths and flags [3, S, E], and the infos, each [S, E]."""
+        axes = self.spread.state_axes().learner
+        made = (Axes(None, SEEDS), OF_SEEDS)
+        return self.spread.over_devices(self._evaluate_here, (axes, OF_SEEDS), made)(learner, seeds)
+
+    def _evaluate_here(self, learner: LearnerState, seeds: Array) -> tuple[Array, dict[str, Array]]:
+        """Greedy returns, lengths and flags [3, S, E], and the infos, each [S, E].
+
+        Devices that share a seed all play the same episodes: an evaluation is not worth a layout of its own.
+        """
         result = self.over_seeds(self.evaluate_one)(learner, seeds)
         return jnp.stack([result.ret, result.length, result.finished.astype(jnp.float32)]), result.info
 
@@ -112,14 +150,9 @@ class CompiledProgram:
     def compile(self) -> None:
         """Compiles the three programs side by side; with a warm compilation cache this is a matter of loading them."""
         began = time.perf_counter()
-        shape, count = self.state_shape, jax.ShapeDtypeStruct((), jnp.int32)
-        sums = dict.fromkeys(self.total_names, jax.ShapeDtypeStruct((self.config.seeds,), jnp.float32))
-        jobs = {
-            "chunk": lambda: jax.jit(self._chunk, donate_argnums=0).lower(shape, self.hyper, count, sums),
-            "init": lambda: jax.jit(self.over_seeds(self.init_one)).lower(self.seeds),
-        }
+        jobs = {"chunk": self.lower_chunk, "init": self._lower_init}
         if self.config.eval.count:
-            jobs["evaluate"] = lambda: jax.jit(self._evaluate).lower(shape.learner, self.seeds)
+            jobs["evaluate"] = self._lower_evaluate
         with ThreadPoolExecutor(len(jobs)) as pool:  # XLA compiles outside the interpreter lock
             options = compiler_options(self.env)
             futures = {name: pool.submit(lambda job=job: job().compile(options)) for name, job in jobs.items()}
@@ -127,19 +160,41 @@ class CompiledProgram:
         require_memory(planned(self._compiled.values()))
         self.compile_seconds = time.perf_counter() - began
 
+    def lower_chunk(self) -> jax.stages.Lowered:
+        """The program of a chunk, before it is compiled for the devices."""
+        spread, axes = self.spread, self.spread.state_axes()
+        sums = dict.fromkeys(self.total_names, jax.ShapeDtypeStruct((self.config.seeds,), jnp.float32))
+        count = jax.ShapeDtypeStruct((), jnp.int32)
+        given = (spread.shaped(self.state_shape, axes), *spread.shaped((self.hyper, count, sums), (SAME, SAME, OF_SEEDS)))
+        # Every process gets all totals: their host loops must decide alike.
+        return jax.jit(self._chunk, donate_argnums=0, **spread.jit_places(axes, SAME)).lower(*given)
+
+    def _lower_init(self) -> jax.stages.Lowered:
+        places = self.spread.jit_places(self.spread.state_axes())
+        return jax.jit(self._init, **places).lower(self.spread.shaped(self.seeds, OF_SEEDS))
+
+    def _lower_evaluate(self) -> jax.stages.Lowered:
+        spread, axes = self.spread, self.spread.state_axes().learner
+        given = spread.shaped((self.state_shape.learner, self.seeds), (axes, OF_SEEDS))
+        return jax.jit(self._evaluate, **spread.jit_places(SAME, SAME)).lower(*given)
+
     def init(self) -> RunState:
-        return self._compiled["init"](self.seeds)
+        return self._compiled["init"](self._seeds())
+
+    def _seeds(self) -> Array:
+        return self.spread.put(self.seeds, OF_SEEDS)
 
     def chunk(self, state: RunState, count: int, before: Totals | None = None) -> tuple[RunState, Totals]:
         nothing = np.zeros(self.config.seeds, np.float32)
         sums = {name: np.float32((before or {}).get(name, nothing)) for name in self.total_names}
-        state, totals = self._compiled["chunk"](state, self.hyper, np.int32(count), sums)
+        hyper, sums = self.spread.put((self.hyper, sums), (SAME, OF_SEEDS))
+        state, totals = self._compiled["chunk"](state, hyper, np.int32(count), sums)
         floats, ints = jax.device_get(totals)
         return state, dict(zip((*self.total_names, *HEALTH), (*floats, *ints), strict=True))
 
     def evaluate(self, state: RunState) -> evaluation.Evaluation:
         """The first full episode of every evaluation environment, [S, E]."""
-        packed, info = self._compiled["evaluate"](state.learner, self.seeds)
+        packed, info = self._compiled["evaluate"](state.learner, self._seeds())
         ret, length, finished = np.asarray(packed)
         infos: PyTree = {name: np.asarray(value) for name, value in info.items()}
         result = evaluation.Evaluation(ret, length, finished > 0, infos)
@@ -152,7 +207,8 @@ class CompiledProgram:
         return state._replace(learner=saved_learner(state.learner))
 
     def restore(self, saved: RunState, note: Callable[[str], None]) -> RunState:
-        return saved._replace(learner=restored_learner(saved.learner, self.state_shape.learner))
+        state = saved._replace(learner=restored_learner(saved.learner, self.state_shape.learner))
+        return self.spread.put(state, self.spread.state_axes())
 
     def close(self) -> None:
         """Environments in JAX hold nothing."""
