@@ -20,21 +20,17 @@ from pqn.algorithms import make_algorithm
 from pqn.algorithms.base import Hyper, LearnerState
 from pqn.algorithms.packing import named
 from pqn.config import Config
-from pqn.device import compiler_options, planned, require_memory, size
+from pqn.device import compiler_options, over_seeds, planned, require_memory, size
 from pqn.errors import ConfigError
 from pqn.programs import evaluation, rollout
 from pqn.programs.base import JaxFactory, RunState, Totals, restored_learner, saved_learner
 from pqn.programs.keys import evaluation_key, seed_keys, update_keys
-from pqn.programs.spread import SEEDS, Axes, Spread, choose, shard_axes
+from pqn.programs.shard_mesh import SAME, ShardMesh, device_axes, shard_axes
 from pqn.programs.totals import HEALTH, blank, combine, join_shards, report
 from pqn.types import Array, PyTree
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-SAME = Axes()  # for every device the same
-OF_SEEDS = Axes(SEEDS)
-TOTALS = (Axes(None, SEEDS), Axes(None, SEEDS))
 
 
 class CompiledProgram:
@@ -43,9 +39,10 @@ class CompiledProgram:
     Args:
       config: a validated configuration.
       make_env: makes the environment with a given number of copies.
+      devices: compute its shards, all of them the same number; () is the one that JAX uses by default.
     """
 
-    def __init__(self, config: Config, make_env: JaxFactory):
+    def __init__(self, config: Config, make_env: JaxFactory, devices: tuple[jax.Device, ...] = ()):
         if config.simulators.overlap:
             raise ConfigError("simulators.overlap is for environments outside of JAX; leave it false for this one")
         self.config = config
@@ -54,13 +51,14 @@ class CompiledProgram:
         self.algorithm = make_algorithm(config, self.env.spec)
         self.hyper = Hyper.of(config)
         self.seeds = jnp.arange(config.seed, config.seed + config.seeds)
-        self.spread = Spread(config.seeds, config.shards)  # shapes are those of one device that has everything
+        self.mesh = ShardMesh(config.shards)  # shapes are those of one device that has all shards
         self.state_shape = jax.eval_shape(jax.vmap(self.init_one), self.seeds)
         require_memory(size(self.state_shape))  # of the least a run needs, before it leaves a trace
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.state_shape)
         self._reported = jax.eval_shape(self.update_one, one, self.hyper)[1]
         self.total_names = sorted(self._reported.keys() - HEALTH)
-        self.spread = choose(config.seeds, config.shards, jax.devices())
+        self.mesh = ShardMesh(config.shards, devices)
+        self._axes = device_axes(config.shards)
         self.compile_seconds = 0.0
 
     # --- one shard of one seed ----------------------------------------------------------------------------------
@@ -83,11 +81,11 @@ class CompiledProgram:
     # --- one seed -----------------------------------------------------------------------------------------------
 
     def init_one(self, seed: Array) -> RunState:
-        return self.spread.over_shards(self.init_shard, (None,), shard_axes())(seed)
+        return self.mesh.over_shards(self.init_shard, (None,), shard_axes())(seed)
 
     def update_one(self, state: RunState, hyper: Hyper) -> tuple[RunState, dict[str, Array]]:
         axes = shard_axes()
-        return self.spread.over_shards(self.update_shard, (axes, None), (axes, None))(state, hyper)
+        return self.mesh.over_shards(self.update_shard, (axes, None), (axes, None))(state, hyper)
 
     def evaluate_one(self, learner: LearnerState, seed: Array) -> evaluation.Evaluation:
         key = evaluation_key(seed, learner.updates)
@@ -98,24 +96,22 @@ class CompiledProgram:
     # --- S seeds ------------------------------------------------------------------------------------------------
 
     def over_seeds(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Lifts a function of one seed to all seeds of a device."""
-        return self.spread.over_seeds(function)
+        """Lifts a function of one seed to all of them."""
+        return over_seeds(function, self.config.seeds)
 
     def _init(self, seeds: Array) -> RunState:
-        here = self.over_seeds(self.init_one)
-        return self.spread.over_devices(here, OF_SEEDS, self.spread.state_axes())(seeds)
+        return self.mesh.over_devices(self.over_seeds(self.init_one), SAME, self._axes)(seeds)
 
     def _chunk(
         self, state: RunState, hyper: Hyper, count: Array, before: dict[str, Array] | None = None
     ) -> tuple[RunState, tuple[Array, Array]]:
-        axes = self.spread.state_axes()
-        spread = self.spread.over_devices(self._chunk_here, (axes, SAME, SAME, OF_SEEDS), (axes, TOTALS))
-        return spread(state, hyper, count, before or {})
+        given, made = (self._axes, SAME, SAME, SAME), (self._axes, SAME)
+        return self.mesh.over_devices(self._chunk_here, given, made)(state, hyper, count, before or {})
 
     def _chunk_here(
         self, state: RunState, hyper: Hyper, count: Array, before: dict[str, Array]
     ) -> tuple[RunState, tuple[Array, Array]]:
-        """`count` updates of every seed of a device. Returns the totals as two arrays, of `total_names` [F, S] and of `HEALTH`.
+        """`count` updates of every seed. Returns the totals as two arrays, of `total_names` [F, S] and of `HEALTH`.
 
         The sums go on from those of `before`, one update after the other: they do not depend on how a run is split into
         chunks.
@@ -126,21 +122,19 @@ class CompiledProgram:
             state, metrics = self.over_seeds(lambda one: self.update_one(one, hyper))(state)
             return state, combine(totals, metrics)
 
-        c = (state, blank(self._reported, self.spread.seeds_here) | before)
+        c = (state, blank(self._reported, self.config.seeds) | before)
         state, totals = jax.lax.fori_loop(0, count, body, c)
         # Few arrays, since each is a transfer; the numbers of updates stay integers, which are exact.
         floats, ints = ([totals[name] for name in names] for names in (self.total_names, HEALTH))
         return state, (jnp.stack(floats), jnp.stack(ints))
 
     def _evaluate(self, learner: LearnerState, seeds: Array) -> tuple[Array, dict[str, Array]]:
-        axes = self.spread.state_axes().learner
-        made = (Axes(None, SEEDS), OF_SEEDS)
-        return self.spread.over_devices(self._evaluate_here, (axes, OF_SEEDS), made)(learner, seeds)
+        return self.mesh.over_devices(self._evaluate_here, (self._axes.learner, SAME), SAME)(learner, seeds)
 
     def _evaluate_here(self, learner: LearnerState, seeds: Array) -> tuple[Array, dict[str, Array]]:
         """Greedy returns, lengths and flags [3, S, E], and the infos, each [S, E].
 
-        Devices that share a seed all play the same episodes: an evaluation is not worth a layout of its own.
+        With several devices each plays the same episodes: an evaluation is too short to be spread.
         """
         result = self.over_seeds(self.evaluate_one)(learner, seeds)
         return jnp.stack([result.ret, result.length, result.finished.astype(jnp.float32)]), result.info
@@ -161,40 +155,36 @@ class CompiledProgram:
         self.compile_seconds = time.perf_counter() - began
 
     def lower_chunk(self) -> jax.stages.Lowered:
-        """The program of a chunk, before it is compiled for the devices."""
-        spread, axes = self.spread, self.spread.state_axes()
+        """The program of a chunk, before it is compiled for its devices."""
         sums = dict.fromkeys(self.total_names, jax.ShapeDtypeStruct((self.config.seeds,), jnp.float32))
-        count = jax.ShapeDtypeStruct((), jnp.int32)
-        given = (spread.shaped(self.state_shape, axes), *spread.shaped((self.hyper, count, sums), (SAME, SAME, OF_SEEDS)))
-        # Every process gets all totals: their host loops must decide alike.
-        return jax.jit(self._chunk, donate_argnums=0, **spread.jit_places(axes, SAME)).lower(*given)
+        rest = self.mesh.shaped((self.hyper, jax.ShapeDtypeStruct((), jnp.int32), sums), SAME)
+        places = self.mesh.result_places(self._axes, SAME)
+        return jax.jit(self._chunk, donate_argnums=0, **places).lower(self._state(), *rest)
 
     def _lower_init(self) -> jax.stages.Lowered:
-        places = self.spread.jit_places(self.spread.state_axes())
-        return jax.jit(self._init, **places).lower(self.spread.shaped(self.seeds, OF_SEEDS))
+        return jax.jit(self._init, **self.mesh.result_places(self._axes)).lower(self.mesh.shaped(self.seeds, SAME))
 
     def _lower_evaluate(self) -> jax.stages.Lowered:
-        spread, axes = self.spread, self.spread.state_axes().learner
-        given = spread.shaped((self.state_shape.learner, self.seeds), (axes, OF_SEEDS))
-        return jax.jit(self._evaluate, **spread.jit_places(SAME, SAME)).lower(*given)
+        seeds, places = self.mesh.shaped(self.seeds, SAME), self.mesh.result_places(SAME)
+        return jax.jit(self._evaluate, **places).lower(self._state().learner, seeds)
+
+    def _state(self) -> RunState:
+        return self.mesh.shaped(self.state_shape, self._axes)
 
     def init(self) -> RunState:
-        return self._compiled["init"](self._seeds())
-
-    def _seeds(self) -> Array:
-        return self.spread.put(self.seeds, OF_SEEDS)
+        return self._compiled["init"](self.mesh.put(self.seeds, SAME))
 
     def chunk(self, state: RunState, count: int, before: Totals | None = None) -> tuple[RunState, Totals]:
         nothing = np.zeros(self.config.seeds, np.float32)
         sums = {name: np.float32((before or {}).get(name, nothing)) for name in self.total_names}
-        hyper, sums = self.spread.put((self.hyper, sums), (SAME, OF_SEEDS))
-        state, totals = self._compiled["chunk"](state, hyper, np.int32(count), sums)
+        hyper, count_, sums = self.mesh.put((self.hyper, np.int32(count), sums), SAME)
+        state, totals = self._compiled["chunk"](state, hyper, count_, sums)
         floats, ints = jax.device_get(totals)
         return state, dict(zip((*self.total_names, *HEALTH), (*floats, *ints), strict=True))
 
     def evaluate(self, state: RunState) -> evaluation.Evaluation:
         """The first full episode of every evaluation environment, [S, E]."""
-        packed, info = self._compiled["evaluate"](state.learner, self._seeds())
+        packed, info = self._compiled["evaluate"](state.learner, self.mesh.put(self.seeds, SAME))
         ret, length, finished = np.asarray(packed)
         infos: PyTree = {name: np.asarray(value) for name, value in info.items()}
         result = evaluation.Evaluation(ret, length, finished > 0, infos)
@@ -208,7 +198,7 @@ class CompiledProgram:
 
     def restore(self, saved: RunState, note: Callable[[str], None]) -> RunState:
         state = saved._replace(learner=restored_learner(saved.learner, self.state_shape.learner))
-        return self.spread.put(state, self.spread.state_axes())
+        return self.mesh.put(state, self._axes)
 
     def close(self) -> None:
         """Environments in JAX hold nothing."""

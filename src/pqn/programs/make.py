@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import cast
 
+import jax
+
 from pqn.config import Config
 from pqn.device import simulator_groups
 from pqn.envs.check import check_quickly, is_ours
@@ -14,6 +16,7 @@ from pqn.errors import EnvError, PqnError
 from pqn.programs.base import EnvFactory, HostFactory, JaxFactory, Program
 from pqn.programs.compiled import CompiledProgram
 from pqn.programs.simulators.program import SimulatorProgram
+from pqn.programs.spread import SpreadProgram, groups_of
 
 
 def make_program(config: Config, make_env: EnvFactory) -> Program:
@@ -38,7 +41,10 @@ def make_program(config: Config, make_env: EnvFactory) -> Program:
     def make_or_reuse(num_envs: int) -> JaxEnv | HostEnv:
         return env if num_envs == env.num_envs else _make(make_env, num_envs)
 
-    return CompiledProgram(config, cast(JaxFactory, make_or_reuse))
+    groups = groups_of(config.seeds, config.shards, jax.devices())
+    if len(groups) == 1 and len(groups[0].devices) == 1:
+        return CompiledProgram(config, cast(JaxFactory, make_or_reuse))
+    return SpreadProgram(config, cast(JaxFactory, make_or_reuse), groups)
 
 
 def _make(make_env: EnvFactory, num_envs: int) -> JaxEnv | HostEnv:

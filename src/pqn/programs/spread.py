@@ -1,134 +1,43 @@
-"""Where the seeds and the shards of a run are computed: on one device, or spread over several.
+"""A run on several devices: each group of seeds is a program of its own, on devices of its own.
 
-Seeds have nothing to say to each other, so devices are given to seeds first. Shards of a seed are joined in every
-gradient step (see `pqn.shards`). The shards of one device lie on an axis of `vmap`, the devices on a mesh; a program is
-written for one seed and one shard, and `Spread` lifts it.
+Seeds have nothing to say to each other, so devices are given to seeds first, and then to the shards of a seed. A group
+computes what a run with its seeds alone would compute, to the bit.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
+import time
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
 
 import jax
 import numpy as np
-from jax.sharding import Mesh, NamedSharding
-from jax.sharding import PartitionSpec as Axes
 
-from pqn import shards
-from pqn.algorithms.base import PER_SHARD, LearnerState
-from pqn.device import over_seeds
+from pqn.config import Config
 from pqn.errors import ConfigError
-from pqn.programs.base import RunState
-from pqn.types import Array, PyTree
+from pqn.programs.base import JaxFactory, RunState, Totals
+from pqn.programs.compiled import CompiledProgram
+from pqn.programs.evaluation import Evaluation
+from pqn.types import PyTree
 
 R = TypeVar("R")
-Tree = TypeVar("Tree")
-
-SEEDS, SHARDS = "seeds", "shards"  # axes of the mesh
-HERE = "shards of this device"  # the axis of `vmap`
 
 
-@dataclasses.dataclass(frozen=True)
-class Spread:
-    """S seeds × D shards on a mesh of devices; without a mesh, all on one device."""
+class Group(NamedTuple):
+    """Some seeds of a run, and the devices that compute them."""
 
+    first: int  # its first seed, counted from 0
     seeds: int
-    shards: int
-    mesh: Mesh | None = None
-
-    @property
-    def seeds_here(self) -> int:
-        """How many seeds one device has."""
-        return self.seeds // (self.mesh.shape[SEEDS] if self.mesh else 1)
-
-    @property
-    def shards_here(self) -> int:
-        """How many shards of each of its seeds one device has."""
-        return self.shards // (self.mesh.shape[SHARDS] if self.mesh else 1)
-
-    @property
-    def is_across_processes(self) -> bool:
-        return self.mesh is not None and len({device.process_index for device in self.mesh.devices.flat}) > 1
-
-    # --- from one shard of one seed to all of them -------------------------------------------------------------------
-
-    def over_seeds(self, function: Callable[..., R]) -> Callable[..., R]:
-        """`function` of one seed, for all seeds of a device."""
-        return over_seeds(function, self.seeds_here)
-
-    def over_shards(self, function: Callable[..., R], given: PyTree, made: PyTree) -> Callable[..., R]:
-        """`function` of one shard, for all shards of a device.
-
-        Args:
-          function: called while `pqn.shards` knows where the shards lie.
-          given: for each argument, 0 where shards have their own (the first axis) and None where they share one. Of a
-            tree, one entry may stand for a branch.
-          made: the same for the result. JAX refuses a function whose result differs where it should be shared.
-        """
-        if self.shards == 1:
-            return function
-        apart = self.shards_here < self.shards
-        together = self.shards_here > 1 or not apart
-        names = (*([SHARDS] if apart else []), *([HERE] if together else []))
-
-        def of_one(*args: PyTree) -> R:
-            with shards.on(names):
-                return function(*args)
-
-        if together:
-            return jax.vmap(of_one, given, made, axis_name=HERE, axis_size=self.shards_here)
-
-        def alone(*args: PyTree) -> R:  # a batch of one is slower than no batch
-            return _each(lambda x: x[None], made, of_one(*_each(lambda x: x[0], given, args)))
-
-        return alone
-
-    def over_devices(self, function: Callable[..., R], given: PyTree, made: PyTree) -> Callable[..., R]:
-        """`function` of what one device has, for all devices; `given` and `made` say which axes are spread."""
-        if self.mesh is None:
-            return function
-        # Not checked here that shards agree: JAX would ask the code of every environment to declare it. `over_shards`
-        # checks the same function, in one piece, when its shapes are computed.
-        return jax.shard_map(function, mesh=self.mesh, in_specs=given, out_specs=made, check_vma=False)
-
-    # --- arrays ------------------------------------------------------------------------------------------------------
-
-    def state_axes(self) -> RunState:
-        """Which axes of a `RunState` are spread."""
-        own = Axes(SEEDS, SHARDS) if self.shards > 1 else Axes(SEEDS)
-        return RunState(_learner(Axes(SEEDS), own), own, Axes(SEEDS))
-
-    def shaped(self, shapes: Tree, axes: PyTree) -> Tree:
-        """Shapes with the places that their arrays are to have."""
-        if self.mesh is None:
-            return shapes
-        return _placed(lambda x, place: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), shapes, self._at(axes))
-
-    def put(self, tree: Tree, axes: PyTree) -> Tree:
-        """Arrays in their places. Every process gives the whole of them, and keeps what its devices need."""
-        return tree if self.mesh is None else _placed(_put, tree, self._at(axes))
-
-    def jit_places(self, *made: PyTree) -> dict[str, PyTree]:
-        """For `jax.jit`: where the results are to be; `made` says which of their axes are spread."""
-        return {} if self.mesh is None else {"out_shardings": self._at(made if len(made) > 1 else made[0])}
-
-    def _at(self, axes: PyTree) -> PyTree:
-        return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), axes, is_leaf=_is_axes)
+    devices: tuple[jax.Device, ...]
 
 
-def shard_axes() -> RunState:
-    """For `over_shards`: what of a `RunState` each shard has for itself."""
-    return RunState(_learner(None, 0), 0, None)
+def groups_of(seeds: int, shards: int, devices: Sequence[jax.Device]) -> list[Group]:
+    """Spreads seeds × shards over as many of the devices as divide them evenly, seeds first.
 
-
-def choose(seeds: int, count: int, devices: Sequence[jax.Device]) -> Spread:
-    """Spreads `seeds` × `count` shards over as many of the devices as divide them evenly, seeds first.
-
-    Each process gets the same number of devices to work on.
+    Each process gets the same number of devices to work on, and the devices of a group are next to each other.
 
     Raises:
       ConfigError: a process would have nothing to do.
@@ -136,58 +45,110 @@ def choose(seeds: int, count: int, devices: Sequence[jax.Device]) -> Spread:
     by_process: dict[int, list[jax.Device]] = {}
     for device in sorted(devices, key=lambda device: (device.process_index, device.id)):
         by_process.setdefault(device.process_index, []).append(device)
-    processes = len(by_process)
-    fits = [
-        (of_seeds * of_shards, of_seeds)
-        for of_seeds, of_shards in itertools.product(_divisors(seeds), _divisors(count))
-        if of_seeds * of_shards <= len(devices) and of_seeds * of_shards % processes == 0
-    ]
-    fits = [fit for fit in fits if fit[0] // processes <= min(map(len, by_process.values()))]
-    if not fits:
+    processes, most = len(by_process), min(map(len, by_process.values()))
+
+    def fits(of_seeds: int, of_shards: int) -> bool:
+        each, rest = divmod(of_seeds * of_shards, processes)
+        whole = each and (each % of_shards == 0 or of_shards % each == 0)  # no group lies across two halves
+        return bool(whole) and rest == 0 and each <= most
+
+    pairs = [pair for pair in itertools.product(_divisors(seeds), _divisors(shards)) if fits(*pair)]
+    if not pairs:
         raise ConfigError(
-            f"seeds {seeds} × shards {count} cannot be divided among {processes} processes; set shards to "
-            f"{math.lcm(count, processes)}, or seeds to {math.lcm(seeds, processes)}"
+            f"seeds {seeds} × shards {shards} cannot be divided among {processes} processes; try shards "
+            f"{math.lcm(shards, processes)}, or seeds {math.lcm(seeds, processes)}"
         )
-    used, of_seeds = max(fits)
-    if used == 1:
-        return Spread(seeds, count)
-    chosen = [device for own in by_process.values() for device in own[: used // processes]]
-    return Spread(seeds, count, Mesh(np.array(chosen).reshape(of_seeds, -1), (SEEDS, SHARDS)))
+    of_seeds, of_shards = max(pairs, key=lambda pair: (pair[0] * pair[1], pair[0]))
+    each = of_seeds * of_shards // processes
+    chosen = [device for own in by_process.values() for device in own[:each]]
+    size = seeds // of_seeds
+    return [
+        Group(number * size, size, tuple(chosen[number * of_shards : (number + 1) * of_shards]))
+        for number in range(of_seeds)
+    ]
+
+
+class SpreadProgram:
+    """The seeds of a run in groups, each a `CompiledProgram`; it fulfils `Program`. A state is a tuple of theirs."""
+
+    def __init__(self, config: Config, make_env: JaxFactory, groups: Sequence[Group]):
+        self.config, self.groups = config, tuple(groups)
+        self.parts = [
+            CompiledProgram(config.replace(seed=config.seed + group.first, seeds=group.seeds), make_env, group.devices)
+            for group in self.groups
+        ]
+        self.algorithm = self.parts[0].algorithm
+        self.compile_seconds = 0.0
+
+    def compile(self) -> None:
+        began = time.perf_counter()
+        # The first alone: where compiled programs are cached, the others are read from there.
+        self.parts[0].compile()
+        self._each(lambda part: part.compile(), self.parts[1:])
+        self.compile_seconds = time.perf_counter() - began
+
+    def init(self) -> tuple[RunState, ...]:
+        return tuple(self._each(lambda part: part.init()))
+
+    def chunk(
+        self, state: tuple[RunState, ...], count: int, before: Totals | None = None
+    ) -> tuple[tuple[RunState, ...], Totals]:
+        def run(part: CompiledProgram, state: RunState, group: Group) -> tuple[RunState, Totals]:
+            own = {name: value[group.first : group.first + group.seeds] for name, value in (before or {}).items()}
+            return part.chunk(state, count, own or None)
+
+        done = self._each(run, self.parts, state, self.groups)
+        return tuple(state for state, _ in done), _joined([totals for _, totals in done])
+
+    def evaluate(self, state: tuple[RunState, ...]) -> Evaluation:
+        return _joined(self._each(lambda part, state: part.evaluate(state), self.parts, state))
+
+    def saved_shape(self) -> RunState:
+        """That of the whole run: how it was spread is not part of a checkpoint."""
+
+        def whole(shape: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+            return jax.ShapeDtypeStruct((self.config.seeds, *shape.shape[1:]), shape.dtype)
+
+        return jax.tree.map(whole, self.parts[0].saved_shape())
+
+    def snapshot(self, state: tuple[RunState, ...]) -> RunState:
+        saved = self._each(lambda part, state: jax.device_get(part.snapshot(state)), self.parts, state)
+        return _joined(saved)
+
+    def restore(self, saved: RunState, note: Callable[[str], None]) -> tuple[RunState, ...]:
+        def own(group: Group) -> RunState:
+            return jax.tree.map(lambda x: x[group.first : group.first + group.seeds], saved)
+
+        return tuple(
+            part.restore(own(group), note) for part, group in zip(self.parts, self.groups, strict=True)
+        )
+
+    def part_of(self, state: tuple[RunState, ...], index: int) -> tuple[CompiledProgram, RunState, int]:
+        """The program that has a seed, counted from 0, its state, and the number of the seed in it."""
+        number = next(i for i, group in enumerate(self.groups) if index < group.first + group.seeds)
+        return self.parts[number], state[number], index - self.groups[number].first
+
+    def close(self) -> None:
+        """Environments in JAX hold nothing."""
+
+    def _each(self, function: Callable[..., R], *given: Sequence[PyTree]) -> list[R]:
+        """Calls `function` for all groups at the same time; a device must not wait for another's turn."""
+        with ThreadPoolExecutor(len(self.parts)) as threads:
+            return list(threads.map(function, *(given or (self.parts,))))
+
+
+def _joined(parts: Sequence[PyTree]) -> PyTree:
+    """Trees of arrays [S, ...] of some seeds, as one of all seeds."""
+
+    def join(*arrays: np.ndarray) -> np.ndarray:
+        return jax.numpy.concatenate(arrays) if _is_key(arrays[0]) else np.concatenate(arrays)
+
+    return jax.tree.map(join, *parts)
+
+
+def _is_key(x: object) -> bool:
+    return jax.numpy.issubdtype(getattr(x, "dtype", None), jax.dtypes.prng_key)
 
 
 def _divisors(number: int) -> list[int]:
     return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
-
-
-def _learner(shared: PyTree, own: PyTree) -> LearnerState:
-    """A learner's state with one entry for each field."""
-    return LearnerState(*(own if name in PER_SHARD else shared for name in LearnerState._fields))
-
-
-def _is_axes(x: object) -> bool:
-    return isinstance(x, Axes)
-
-
-def _each(change: Callable[[Array], Array], axes: PyTree, tree: PyTree) -> PyTree:
-    """Changes the arrays of which `axes`, whose entries stand for branches, says 0."""
-
-    def branch(axis: int | None, below: PyTree) -> PyTree:
-        return below if axis is None else jax.tree.map(change, below)
-
-    return jax.tree.map(branch, axes, tree, is_leaf=lambda axis: axis is None)
-
-
-def _placed(change: Callable[[Array, NamedSharding], Array], tree: PyTree, places: PyTree) -> PyTree:
-    def branch(place: NamedSharding, below: PyTree) -> PyTree:
-        return jax.tree.map(lambda x: change(x, place), below)
-
-    return jax.tree.map(branch, places, tree)
-
-
-def _put(array: Array, place: NamedSharding) -> Array:
-    if place.is_fully_addressable:
-        return jax.device_put(array, place)
-    if jax.numpy.issubdtype(getattr(array, "dtype", None), jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(_put(jax.random.key_data(array), place), impl=jax.random.key_impl(array))
-    whole = np.asarray(array)
-    return jax.make_array_from_callback(whole.shape, place, lambda part: whole[part])
