@@ -184,11 +184,14 @@ class CompiledProgram:
 
     def evaluate(self, state: RunState) -> evaluation.Evaluation:
         """The first full episode of every evaluation environment, [S, E]."""
+        return self.played(state).check(self.eval_env.spec.name, self.config.seed)
+
+    def played(self, state: RunState) -> evaluation.Evaluation:
+        """`evaluate`, whatever came out of it."""
         packed, info = self._compiled["evaluate"](state.learner, self.mesh.put(self.seeds, SAME))
         ret, length, finished = np.asarray(packed)
         infos: PyTree = {name: np.asarray(value) for name, value in info.items()}
-        result = evaluation.Evaluation(ret, length, finished > 0, infos)
-        return result.check(self.eval_env.spec.name, self.config.seed)
+        return evaluation.Evaluation(ret, length, finished > 0, infos)
 
     def saved_shape(self) -> RunState:
         return jax.eval_shape(named, self.state_shape)

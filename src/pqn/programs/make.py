@@ -12,7 +12,7 @@ from pqn.device import simulator_groups
 from pqn.envs.check import check_quickly, is_ours
 from pqn.envs.check.declared import first_line, host_call
 from pqn.envs.contract import HostEnv, JaxEnv
-from pqn.errors import EnvError, PqnError
+from pqn.errors import ConfigError, EnvError, PqnError
 from pqn.programs.base import EnvFactory, HostFactory, JaxFactory, Program
 from pqn.programs.compiled import CompiledProgram
 from pqn.programs.simulators.program import SimulatorProgram
@@ -27,6 +27,7 @@ def make_program(config: Config, make_env: EnvFactory) -> Program:
     """
     env = _make(make_env, config.env.num_envs)
     if isinstance(env, HostEnv):
+        _refuse_shards(config, env.spec.name)
         try:
             _check(env)
         except EnvError:
@@ -42,9 +43,17 @@ def make_program(config: Config, make_env: EnvFactory) -> Program:
         return env if num_envs == env.num_envs else _make(make_env, num_envs)
 
     groups = groups_of(config.seeds, config.shards, jax.devices())
-    if len(groups) == 1 and len(groups[0].devices) == 1:
+    if len(groups) == 1 and len(groups[0].devices) == 1:  # therefore also one process
         return CompiledProgram(config, cast(JaxFactory, make_or_reuse))
     return SpreadProgram(config, cast(JaxFactory, make_or_reuse), groups)
+
+
+def _refuse_shards(config: Config, name: str) -> None:
+    if config.shards > 1 or jax.process_count() > 1:
+        given = f"shards is {config.shards}" if config.shards > 1 else f"there are {jax.process_count()} processes"
+        raise ConfigError(
+            f"{given}; {name} runs outside of JAX, and such environments are trained by one process without shards"
+        )
 
 
 def _make(make_env: EnvFactory, num_envs: int) -> JaxEnv | HostEnv:

@@ -7,7 +7,7 @@ The shards of one device lie on an axis of `vmap`, the devices on an axis of a m
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 import jax

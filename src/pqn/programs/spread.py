@@ -15,10 +15,13 @@ from typing import NamedTuple, TypeVar
 
 import jax
 import numpy as np
+from safetensors.numpy import load, save
 
+from pqn.algorithms.base import PER_SHARD
 from pqn.config import Config
 from pqn.errors import ConfigError
-from pqn.programs.base import JaxFactory, RunState, Totals
+from pqn.hosts import processes
+from pqn.programs.base import Block, Blocks, JaxFactory, RunState, Totals, saved_learner
 from pqn.programs.compiled import CompiledProgram
 from pqn.programs.evaluation import Evaluation
 from pqn.types import PyTree
@@ -69,10 +72,17 @@ def groups_of(seeds: int, shards: int, devices: Sequence[jax.Device]) -> list[Gr
 
 
 class SpreadProgram:
-    """The seeds of a run in groups, each a `CompiledProgram`; it fulfils `Program`. A state is a tuple of theirs."""
+    """The seeds of a run in groups, each a `CompiledProgram`; it fulfils `Program`. A state is a tuple of theirs.
+
+    With several processes, each has the groups in which its own devices take part.
+    """
 
     def __init__(self, config: Config, make_env: JaxFactory, groups: Sequence[Group]):
-        self.config, self.groups = config, tuple(groups)
+        if config.log.stability and processes.count() > 1:
+            raise ConfigError(f"log.stability is {config.log.stability}; it must be 0 with several processes")
+        here = jax.process_index()
+        self.config = config
+        self.groups = tuple(group for group in groups if any(x.process_index == here for x in group.devices))
         self.parts = [
             CompiledProgram(config.replace(seed=config.seed + group.first, seeds=group.seeds), make_env, group.devices)
             for group in self.groups
@@ -98,10 +108,11 @@ class SpreadProgram:
             return part.chunk(state, count, own or None)
 
         done = self._each(run, self.parts, state, self.groups)
-        return tuple(state for state, _ in done), _joined([totals for _, totals in done])
+        return tuple(state for state, _ in done), self._whole([totals for _, totals in done])
 
     def evaluate(self, state: tuple[RunState, ...]) -> Evaluation:
-        return _joined(self._each(lambda part, state: part.evaluate(state), self.parts, state))
+        result = self._whole(self._each(lambda part, state: part.played(state), self.parts, state))
+        return result.check(self.algorithm.spec.name, self.config.seed)
 
     def saved_shape(self) -> RunState:
         """That of the whole run: how it was spread is not part of a checkpoint."""
@@ -111,7 +122,10 @@ class SpreadProgram:
 
         return jax.tree.map(whole, self.parts[0].saved_shape())
 
-    def snapshot(self, state: tuple[RunState, ...]) -> RunState:
+    def snapshot(self, state: tuple[RunState, ...]) -> RunState | Blocks:
+        if processes.count() > 1:
+            blocks = itertools.chain.from_iterable(map(_blocks, state, self.groups))
+            return Blocks(tuple(blocks), self.saved_shape())
         saved = self._each(lambda part, state: jax.device_get(part.snapshot(state)), self.parts, state)
         return _joined(saved)
 
@@ -119,9 +133,7 @@ class SpreadProgram:
         def own(group: Group) -> RunState:
             return jax.tree.map(lambda x: x[group.first : group.first + group.seeds], saved)
 
-        return tuple(
-            part.restore(own(group), note) for part, group in zip(self.parts, self.groups, strict=True)
-        )
+        return tuple(part.restore(own(group), note) for part, group in zip(self.parts, self.groups, strict=True))
 
     def part_of(self, state: tuple[RunState, ...], index: int) -> tuple[CompiledProgram, RunState, int]:
         """The program that has a seed, counted from 0, its state, and the number of the seed in it."""
@@ -131,10 +143,65 @@ class SpreadProgram:
     def close(self) -> None:
         """Environments in JAX hold nothing."""
 
+    def _whole(self, own: Sequence[PyTree]) -> PyTree:
+        """Trees of arrays [S, ...] of the groups here, joined with those of all other processes."""
+        if processes.count() == 1:
+            return _joined(own)
+        structure = jax.tree.structure(own[0])
+        arrays = {
+            f"{group.first:06d}/{number}": np.ascontiguousarray(leaf)
+            for group, tree in zip(self.groups, own, strict=True)
+            for number, leaf in enumerate(jax.tree.leaves(tree))
+        }
+        found: dict[str, np.ndarray] = {}
+        for message in processes.gather(save(arrays)):
+            found |= load(message)
+        firsts = sorted({name.partition("/")[0] for name in found})
+        numbers = range(structure.num_leaves)
+        return structure.unflatten([np.concatenate([found[f"{at}/{number}"] for at in firsts]) for number in numbers])
+
     def _each(self, function: Callable[..., R], *given: Sequence[PyTree]) -> list[R]:
         """Calls `function` for all groups at the same time; a device must not wait for another's turn."""
         with ThreadPoolExecutor(len(self.parts)) as threads:
             return list(threads.map(function, *(given or (self.parts,))))
+
+
+def _blocks(state: RunState, group: Group) -> list[Block]:
+    """What each device of this process holds of a group's state."""
+    blocks = []
+    for place, device in enumerate(group.devices):
+        if device.process_index != jax.process_index():
+            continue
+        own = jax.tree.map(lambda x, device=device: _on(x, device), state)
+        shards = jax.tree.leaves(own.stream)[0].shape[1] if len(group.devices) > 1 else 0
+        own = own._replace(learner=saved_learner(own.learner))
+        if place:  # what all shards share is the first one's to give
+            shared = {name: None for name in own.learner._fields if name not in PER_SHARD}
+            own = own._replace(learner=own.learner._replace(**shared), key=None)
+        blocks.append(Block(group.first, place * shards, own))
+    return blocks
+
+
+def _on(array: jax.Array, device: jax.Device) -> PyTree:
+    """What a device holds of an array, on the host; random keys stay keys."""
+    if _is_key(array):
+        return jax.random.wrap_key_data(_on(jax.random.key_data(array), device), impl=jax.random.key_impl(array))
+    return next(np.asarray(shard.data) for shard in array.addressable_shards if shard.device == device)
+
+
+def placement(program: object, devices: int) -> str | None:
+    """Which devices a run uses, in a sentence; None where there is only one."""
+    if devices == 1:
+        return None
+    if not isinstance(program, SpreadProgram):
+        return f"this run uses 1 of {devices} devices; more seeds, or shards, would use more"
+    of_shards = len(program.groups[0].devices)
+    groups = program.config.seeds // program.groups[0].seeds
+    config = program.config
+    return (
+        f"{config.seeds} seeds × {config.shards} shards on {groups * of_shards} of {devices} devices: "
+        f"{groups} groups of seeds, each on {of_shards}"
+    )
 
 
 def _joined(parts: Sequence[PyTree]) -> PyTree:
