@@ -405,7 +405,7 @@ def _check_shards(config: Config) -> None:
     shards, num_envs = config.shards, config.env.num_envs
     if num_envs % shards:
         raise ConfigError(
-            f"shards {shards} does not divide env.num_envs {num_envs}; try shards {_near_divisor(num_envs, shards)}, or "
+            f"shards {shards} does not divide env.num_envs {num_envs}; try shards {_near_divisor(num_envs, shards)} or "
             f"env.num_envs {max(1, round(num_envs / shards)) * shards}"
         )
 

@@ -1,8 +1,8 @@
 """How the processes of a run find each other, before JAX connects them.
 
 JAX ends a process without a sentence when the others do not come, and does not ask whether they were started with the
-same options. So process 0 listens first at the address that JAX will use. The others say who they are and what they were
-started with. All get the same answer: to go on, or why not.
+same options. So process 0 listens first at the address that JAX will use. The others say who they are and what they
+were started with. All get the same answer: to go on, or why not.
 
 Nothing is authenticated here or in JAX's own coordinator: the address belongs on a private network.
 """
@@ -131,7 +131,7 @@ def _announce(place: Place, about: About, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     hello = {"process": place.process, "processes": place.processes, "host": socket.gethostname(), "about": dict(about)}
     nobody = HostsError(
-        f"process 0 does not answer at {place.coordinator} within {seconds:g} s; is it running, and is this its address?"
+        f"process 0 does not answer at {place.coordinator} within {seconds:g} s; does it run, and is this its address?"
     )
     while True:
         try:

@@ -17,8 +17,9 @@ import sys
 from collections.abc import Iterator
 from typing import Protocol, cast
 
+from pqn.errors import PqnError
 from pqn.hosts.meeting import About, HostsError, Place, meet
-from pqn.hosts.watch import Watch
+from pqn.hosts.watch import HINT, TIMES_STUCK, Watch
 
 _TIMES_PATIENCE = 3  # JAX's own watch over its processes is the second to notice
 
@@ -55,30 +56,37 @@ class Joined:
         try:
             self.store.wait_at_barrier(f"{here}/all", int(1000 * self.seconds))
         except Exception as error:
-            raise self.watch.explain(error) from error
+            first = " ".join(str(error).split())[:200]
+            raise self.watch.find_gone() or HostsError(f"the processes lost each other ({first}); {HINT}") from error
         found = sorted(self.store.key_value_dir_get_bytes(here))
         with contextlib.suppress(Exception):  # everybody has read the round before; only tidying up
             self.store.key_value_delete(f"{before}/{self.place.process:06d}")
         return [value for _, value in found]
 
 
-_JOINED: Joined | None = None
-_FAILED = False  # this process has failed among others
+class _ThisProcess:
+    """What this process is to others."""
+
+    joined: Joined | None = None
+    failed = False  # among others
+
+
+_THIS = _ThisProcess()
 
 
 def index() -> int:
     """The number of this process."""
-    return 0 if _JOINED is None else _JOINED.place.process
+    return 0 if _THIS.joined is None else _THIS.joined.place.process
 
 
 def count() -> int:
     """How many processes train this run."""
-    return 1 if _JOINED is None else _JOINED.place.processes
+    return 1 if _THIS.joined is None else _THIS.joined.place.processes
 
 
 def gather(message: bytes) -> list[bytes]:
     """What each process gave to this call; all must make the same calls."""
-    return [message] if _JOINED is None else _JOINED.gather(message)
+    return [message] if _THIS.joined is None else _THIS.joined.gather(message)
 
 
 def gather_json(value: object) -> list[object]:
@@ -121,26 +129,26 @@ def joined(
     Raises:
       HostsError: they did not come together.
     """
-    global _JOINED, _FAILED
     meet(place, about, wait)
     store = _connect(place, wait, patience, devices)
     watch = Watch(place, store, patience)
-    _JOINED = Joined(place, store, watch, 20 * patience)
-    failure = ""
+    _THIS.joined = Joined(place, store, watch, 2 * TIMES_STUCK * patience)
     try:
         with watch:
             try:
                 yield
+                gather(b"end")  # nobody leaves before the last checkpoint is sealed
             except BaseException as error:
-                failure = " ".join(str(error).split())[:500] or type(error).__name__
-                watch.tell(failure)
-                _FAILED = True
+                _THIS.failed = True
+                known = isinstance(error, PqnError) or not isinstance(error, Exception)
+                gone = None if known else watch.find_gone()
+                watch.tell(gone or error)
+                if gone is not None:
+                    raise gone from error
                 raise
-            gather(b"end")  # nobody leaves before the last checkpoint is sealed
     finally:
-        _JOINED = None
-        if not failure:
-            _disconnect()
+        _THIS.joined = None
+    _disconnect()
 
 
 def _connect(place: Place, wait: float, patience: float, devices: tuple[int, ...] | None) -> Store:
@@ -183,7 +191,7 @@ def _is_loopback(host: str) -> bool:
 
 def leave_if_failed(status: int) -> None:
     """Ends this process at once if it has failed among others: JAX would wait for them to end."""
-    if _FAILED:
+    if _THIS.failed:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

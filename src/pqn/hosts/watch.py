@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 TIMES_STUCK = 10
 SECONDS_BETWEEN_SIGNS = 1.0
 SECONDS_TO_NAME = 5.0  # after a collective operation has failed: two or three signs of life are missing by then
+SECONDS_TO_FAIL_ALIKE = 4.0
 STATUS = 2
 HINT = "the last checkpoint is intact; start all processes again with `pqn resume RUN` to go on"
 
@@ -47,6 +48,7 @@ class Watch:
         self._hosts: dict[int, str] = {}
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
+        self._told: str | None = None  # what another process said when it failed
         self._behind: tuple[object, int] | None = None  # who was behind at which message, and since when
         self._since = 0.0
         self._on_abort = _HANDLER(self._aborted)  # kept: C has a pointer to it
@@ -65,22 +67,23 @@ class Watch:
         self._thread.join()
         signal.signal(signal.SIGABRT, signal.SIG_DFL)
 
-    def tell(self, failure: str) -> None:
+    def tell(self, failure: BaseException) -> None:
         """Tells the others why this process ends."""
+        sentence = " ".join(str(failure).split())[:500] or type(failure).__name__
         with contextlib.suppress(Exception):
-            self.store.key_value_set_bytes(f"pqn/failed/{self.place.process}", failure.encode())
-            time.sleep(2 * SECONDS_BETWEEN_SIGNS)  # process 0 takes the store with it
+            self.store.key_value_set_bytes(f"pqn/failed/{self.place.process}", sentence.encode())
+            if self.place.process == 0:  # it takes the store with it
+                time.sleep(SECONDS_TO_FAIL_ALIKE)
 
-    def explain(self, error: Exception) -> HostsError:
-        """The sentence for an operation that failed, once it is known who is gone."""
-        deadline = time.monotonic() + SECONDS_TO_NAME + 2
+    def find_gone(self) -> HostsError | None:
+        """Who is gone, after an operation has failed; it takes some seconds to know. None: nobody."""
+        deadline = time.monotonic() + SECONDS_TO_NAME + 2 * SECONDS_BETWEEN_SIGNS
         while time.monotonic() < deadline:
             sentence = self.trouble(SECONDS_TO_NAME)
             if sentence:
                 return HostsError(sentence)
             time.sleep(0.2)
-        first = " ".join(str(error).split())[:200]
-        return HostsError(f"the processes lost each other ({first}); {HINT}")
+        return None
 
     def trouble(self, patience: float) -> str | None:
         """Who is gone, in a sentence; None if all are there."""
@@ -92,7 +95,8 @@ class Watch:
         for key, sentence in failed:
             number = int(key.rpartition("/")[2])
             if number != self.place.process:
-                return f"process {self._name(number)} has ended: {sentence.decode(errors='replace')}"
+                self._told = f"process {self._name(number)} has ended: {sentence.decode(errors='replace')}"
+                return self._told
         now, progress = time.monotonic(), {}
         for key, sign in signs:
             number = int(key.rpartition("/")[2])
@@ -124,15 +128,15 @@ class Watch:
             with contextlib.suppress(Exception):  # `trouble` finds the same
                 self.store.key_value_set_bytes(key, f"{beat} {self.progress} {host}".encode(), allow_overwrite=True)
             sentence = self.trouble(self.patience)
-            if sentence and not self._done.is_set():
+            # What has failed in another process may be about to fail here, too, and be said by the main thread.
+            if sentence and not self._done.wait(SECONDS_TO_FAIL_ALIKE if self._told else 0.0):
                 _end(sentence)
             if self._done.wait(SECONDS_BETWEEN_SIGNS):
                 return
 
     def _aborted(self, number: int) -> None:
         """JAX has lost its coordinator and aborts, from a thread of its own."""
-        gone = "process 0" if self.place.process else "another process"
-        _end(f"{gone} at {self.place.coordinator} cannot be reached any more; {HINT}")
+        _end(self._told or f"process 0 at {self.place.coordinator} cannot be reached any more; {HINT}")
 
 
 def _end(sentence: str) -> None:

@@ -195,12 +195,11 @@ def placement(program: object, devices: int) -> str | None:
         return None
     if not isinstance(program, SpreadProgram):
         return f"this run uses 1 of {devices} devices; more seeds, or shards, would use more"
-    of_shards = len(program.groups[0].devices)
-    groups = program.config.seeds // program.groups[0].seeds
-    config = program.config
+    of_shards, config = len(program.groups[0].devices), program.config
+    groups = config.seeds // program.groups[0].seeds
     return (
-        f"{config.seeds} seeds × {config.shards} shards on {groups * of_shards} of {devices} devices: "
-        f"{groups} groups of seeds, each on {of_shards}"
+        f"seeds {config.seeds} × shards {config.shards} on {groups * of_shards} of {devices} devices: the seeds in "
+        f"{groups} group{'s' * (groups > 1)}, each on {of_shards}"
     )
 
 
