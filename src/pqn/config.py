@@ -272,7 +272,10 @@ class Config(Options):
     seed: Seed = 0
     """First seed; the others are seed+1, seed+2, …"""
     seeds: Annotated[int, Within(1, 2**16)] = 1
-    """How many seeds to train at once, as one compiled program."""
+    """How many seeds to train at once, as one compiled program. They spread over the devices."""
+    shards: Annotated[int, Within(1, 2**16)] = 1
+    """D, parts of each seed's environments and minibatches that can be on different devices. Results depend on D, but
+    not on the number of devices."""
     env: EnvConfig = dataclasses.field(default_factory=EnvConfig)
     simulators: SimulatorsConfig = dataclasses.field(default_factory=SimulatorsConfig)
     network: NetworkConfig = dataclasses.field(default_factory=NetworkConfig)
@@ -466,9 +469,11 @@ def _check_batch(config: Config) -> None:
             f"learner.burn_in is {learner.burn_in}; it refreshes a recurrent network's memory (network.memory lstm or "
             f"gru) and must be at most the segment length, here {length}"
         )
-    segments = learner.rollout_steps // length * num_envs
+    _check_shards(config)
+    segments = learner.rollout_steps // length * num_envs // config.shards
     if segments % learner.minibatches and not config.replays:
         per = "" if length == 1 else f" ÷ segment length {length}"
+        per += "" if config.shards == 1 else f" ÷ shards {config.shards}"
         raise ConfigError(
             f"learner.minibatches {learner.minibatches} does not divide the batch of {segments} "
             f"(learner.rollout_steps {learner.rollout_steps} × env.num_envs {num_envs}{per}); "
@@ -498,7 +503,14 @@ def _check_replay(config: Config) -> None:
         raise ConfigError(
             f"replay.start {replay.start} is not less than the {config.steps} steps of the run: learning never starts"
         )
-    fresh = replay.batch - replayed(config)
+    if replay.batch % config.shards:
+        raise ConfigError(
+            f"shards {config.shards} does not divide replay.batch {replay.batch}; "
+            f"try {_near_divisor(replay.batch, config.shards)}"
+        )
+    if config.shards > 1 and replay.place == "host":
+        raise ConfigError("replay.place host needs a run without shards; set shards to 1, or replay.place to device")
+    fresh = sequences_of(config)[1] * config.shards
     if fresh > learner.rollout_steps // config.segment_length * num_envs:
         raise ConfigError(
             f"replay.share {replay.share:g} of replay.batch {replay.batch} leaves {fresh} sequences for the last "
@@ -506,9 +518,20 @@ def _check_replay(config: Config) -> None:
         )
 
 
-def replayed(config: Config) -> int:
-    """How many sequences of a minibatch come from the buffer."""
-    return round(config.replay.share * config.replay.batch)
+def sequences_of(config: Config) -> tuple[int, int]:
+    """How many sequences of a shard's minibatch come from the whole buffer, and how many from the last rollout."""
+    batch = config.replay.batch // config.shards
+    old = round(config.replay.share * batch)
+    return old, batch - old
+
+
+def _check_shards(config: Config) -> None:
+    shards, num_envs = config.shards, config.env.num_envs
+    if num_envs % shards:
+        raise ConfigError(
+            f"shards {shards} does not divide env.num_envs {num_envs}; try shards {_near_divisor(num_envs, shards)} or "
+            f"env.num_envs {max(1, round(num_envs / shards)) * shards}"
+        )
 
 
 def _check_schedule(config: Config) -> None:

@@ -22,13 +22,15 @@ from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs.source import given
 from pqn.errors import CheckpointError, EnvFailed, Interrupted, RunError, explained
+from pqn.hosts import processes
 from pqn.play import Agent, load
 from pqn.programs import evaluation, health
 from pqn.programs.base import Program, RunState
 from pqn.programs.make import make_program
+from pqn.programs.spread import placement
 from pqn.programs.totals import first_fault
 from pqn.progress import Progress, Status
-from pqn.runs import checkpoint, files, provenance
+from pqn.runs import checkpoint, files, provenance, shared
 from pqn.runs import directory as runs
 from pqn.runs.identity import EnvIdentity, identify, spec_to_dict
 from pqn.runs.loggers import check_loggers, open_loggers, scalars
@@ -70,13 +72,13 @@ def train(
     config.validate()
     check_loggers(config.log.to)
     enable_compilation_cache()
-    progress = progress or Progress()
+    progress = shared.progress_of(progress)
     source = given(config.env.name if env is None else env, config.env.kwargs)
     config = dataclasses.replace(
         config, env=dataclasses.replace(config.env, name=source.name, kwargs=dict(source.kwargs))
     )
     program = make_program(config, source)  # before the directory exists: a bad option leaves no litter
-    with runs.RunDir.create(out, preset=config.preset) as run, contextlib.closing(program):
+    with shared.create(out, config.preset) as run, contextlib.closing(program):
         about = _About(uuid.uuid4().hex, identify(source, program.algorithm.spec))
         machine = provenance.describe_environment() | {"device": provenance.describe_device()}
         # First: a configuration makes a run of the directory, and a run must have its id.
@@ -101,9 +103,8 @@ def resume(run: str | os.PathLike[str], *, env: object = None, progress: Progres
     Raises:
       PqnError: with a sentence for the user: what was found is not this run, or not its environment.
     """
-    progress = progress or Progress()
-    with runs.RunDir.open(run) as directory, contextlib.ExitStack() as stack:
-        directory.lock()
+    progress = shared.progress_of(progress)
+    with shared.open_locked(run) as directory, contextlib.ExitStack() as stack:
         opened = open_run(directory, progress.warn)
         source = opened.source(env, "resume")
         trained = _newest(opened, progress)
@@ -122,8 +123,7 @@ def resume(run: str | os.PathLike[str], *, env: object = None, progress: Progres
         if loop.update >= config.updates:
             progress.note(f"{run} is already complete ({config.updates} updates)")
             return loop.complete()
-        if files.is_file(directory.path / runs.SUMMARY):
-            (directory.path / runs.SUMMARY).unlink()  # of an end that is no more
+        directory.forget(runs.SUMMARY)  # of an end that is no more
         loop.compile()
         return loop.fit(program.init() if state is None else program.restore(state, progress.note))
 
@@ -169,7 +169,8 @@ class _Loop:
         self.metrics = MetricsWriter(run.metrics)
         for name in self.config.log.to:
             files.is_directory(run.path / name)  # where they write; a link must not lead them elsewhere
-        self.loggers = open_loggers(self.config.log.to, run.path, self.config.to_dict(), progress.warn)
+        names = self.config.log.to if processes.index() == 0 else ()
+        self.loggers = open_loggers(names, run.path, self.config.to_dict(), progress.warn)
         self.update = 0  # updates done so far
         self.earlier = {"wall": 0.0, "train": 0.0}  # seconds spent by earlier processes of this run
         self.train_seconds = 0.0
@@ -195,6 +196,8 @@ class _Loop:
         self.progress.status("compiling …")
         self.program.compile()
         self.progress.note(f"compiled in {self.program.compile_seconds:.1f} s for {provenance.describe_device()}")
+        if placed := placement(self.program, provenance.device_count()):
+            self.progress.note(placed)
 
     def fit(self, state: RunState) -> Result:
         """Runs to the end, to divergence or to the first signal, whichever comes first."""
@@ -217,8 +220,9 @@ class _Loop:
                     raise self.rescue(failure, failure.state, time.perf_counter() - began) from failure
                 seconds = time.perf_counter() - began
                 self.after_chunk(totals, count, seconds)
-                limit = _pace(limit, count, seconds)
-                due = save.at(self.update) or self.minutes_passed() or signals.caught
+                pace = _pace(limit, count, seconds)
+                limit, late, caught = shared.agree(pace, self.minutes_passed(), signals.caught)
+                due = save.at(self.update) or late or caught
                 # Not where the clock or a signal asks for a checkpoint: rows must not depend on either.
                 if log.at(self.update) or save.at(self.update):
                     self.write_row()
@@ -228,10 +232,10 @@ class _Loop:
                     self.measure_stability(state)
                 if due:
                     self.save(state)
-                if signals.caught and self.update < config.updates:
+                if caught and self.update < config.updates:
                     self.progress.end()
                     raise Interrupted(
-                        f"stopped by {signals.caught} at update {self.update} of {config.updates}; "
+                        f"stopped by {caught} at update {self.update} of {config.updates}; "
                         f"continue with: pqn resume {self.run.path}"
                     )
         return self.finish()

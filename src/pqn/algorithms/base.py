@@ -83,6 +83,11 @@ class LearnerState(NamedTuple):
     buffer: PyTree = ()  # past steps, for the algorithms that learn from them; only `remember` reads it
 
 
+PER_SHARD = frozenset({"buffer"})
+"""Fields of a learner's state of which each shard has its own. The others are the same on all
+shards (see `pqn.shards`), and a program that would make them differ is refused before it is compiled."""
+
+
 class Progress(NamedTuple):
     """What one gradient step changes."""
 

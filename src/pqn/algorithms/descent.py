@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from pqn import shards
 from pqn.algorithms.base import Actor, Hyper, LearnerState, Metrics, Progress, Work, schedules
 from pqn.algorithms.packing import Packed, pack
 from pqn.algorithms.segments import Segments, pick
@@ -120,6 +121,7 @@ class Descent(abc.ABC):
             return self.loss(packed.unpack(), progress.stats, batch, hyper, fixed)
 
         gradient, (stats, metrics) = jax.grad(loss, has_aux=True)(progress.params)
+        gradient = shards.mean(gradient)  # before its norm is taken: every shard must take the same step
         norm = optax.tree.norm(gradient)
         shorten = jnp.minimum(1.0, hyper.max_grad_norm / jnp.maximum(norm, 1e-12))
         direction, opt = self.optimizer.update(optax.tree.scale(shorten, gradient), progress.opt)

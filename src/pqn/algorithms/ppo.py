@@ -17,6 +17,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pqn import shards
 from pqn.algorithms.base import Hyper, LearnerState, Metrics
 from pqn.algorithms.descent import OnPolicy
 from pqn.algorithms.sampling import PolicyActor, distribution
@@ -94,8 +95,8 @@ class PPO(OnPolicy):
         if not self.config.ppo.normalize:
             return advantage
         counts = counted(batch, advantage)
-        centred = advantage - mean(advantage, counts)
-        return centred / (jnp.sqrt(mean(jnp.square(centred), counts)) + 1e-8)
+        centred = advantage - shards.mean(mean(advantage, counts))
+        return centred / (jnp.sqrt(shards.mean(mean(jnp.square(centred), counts))) + 1e-8)
 
     def value_error(self, values: Array, batch: Segments, noted: Noted, hyper: Hyper) -> Array:
         """½ (R − V)², or the larger one of that and the same for a V that has moved by at most the clip."""

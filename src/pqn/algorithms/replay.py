@@ -24,7 +24,7 @@ from pqn.algorithms.descent import Descent
 from pqn.algorithms.pqn import l2_penalty, taken
 from pqn.algorithms.segments import counted, mean
 from pqn.arrays import expand
-from pqn.config import replayed
+from pqn.config import sequences_of
 from pqn.device import device_memory, machine_memory, size
 from pqn.errors import ConfigError
 from pqn.types import Array, Inputs, PyTree, Rollout
@@ -101,7 +101,7 @@ class Replay(Descent):
     def filling_updates(self) -> int:
         """Updates that only fill the buffer."""
         config = self.config
-        fresh = config.learner.rollout_steps if replayed(config) < config.replay.batch else 0
+        fresh = config.learner.rollout_steps if config.replay.share < 1.0 else 0
         needed = max(-(-config.replay.start // config.env.num_envs), self.sequence + fresh)
         return -(-needed // config.learner.rollout_steps) - 1
 
@@ -119,7 +119,7 @@ class Replay(Descent):
     @property
     def buffer_bytes(self) -> int:
         """Of all seeds."""
-        return self.config.seeds * size(jax.eval_shape(self.empty_buffer))
+        return self.config.seeds * self.config.shards * size(jax.eval_shape(self.empty_buffer))
 
     @property
     def buffer_on_host(self) -> bool:
@@ -139,7 +139,8 @@ class Replay(Descent):
             usable=jnp.zeros((1, *values), bool),
         )
         one = jax.tree.map(lambda x: x[0], step)
-        return trajectory_buffer.init(one, config.env.num_envs, config.replay.size // config.env.num_envs)
+        envs = config.env.num_envs // config.shards  # each shard has a buffer of its own environments
+        return trajectory_buffer.init(one, envs, config.replay.size // config.env.num_envs)
 
     def add(self, buffer: TrajectoryBufferState, rollout: Rollout) -> TrajectoryBufferState:
         """The buffer after a rollout [T, N, ...]."""
@@ -158,8 +159,7 @@ class Replay(Descent):
 
     def sample(self, buffer: TrajectoryBufferState, key: Array) -> tuple[Steps, Array]:
         """Sequences [W + L + n, K·B, ...], and which of them each minibatch has, [K, B]."""
-        count, old = self.steps_per_update, replayed(self.config)
-        new = self.config.replay.batch - old
+        count, (old, new) = self.steps_per_update, sequences_of(self.config)
         parts, orders = [], []
         if old:
             drawn = trajectory_buffer.sample(buffer, key, count * old, self.sequence, period=1).experience

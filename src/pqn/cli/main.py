@@ -16,6 +16,7 @@ from importlib.abc import InspectLoader
 from pqn import __version__, cli
 from pqn.cli.options import Helped
 from pqn.errors import RUN_DIRECTORY, Diverged, Interrupted, PqnError, explained, reason, suggest
+from pqn.hosts import processes
 from pqn.terminal import SafeStream, open_missing, safe
 
 FIRST = ("train", "resume", "eval", "sweep", "plot")  # the commands of every day come first in the help
@@ -46,7 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     output, errors = SafeStream(sys.stdout), SafeStream(sys.stderr)
     sys.stdout, sys.stderr = safe(output), safe(errors)
     try:
-        return _settle(_run(argv), output, errors)
+        status = _settle(_run(argv), output, errors)
+        processes.leave_if_failed(status)
+        return status
     finally:
         sys.stdout, sys.stderr = given
 

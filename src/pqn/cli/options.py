@@ -126,6 +126,16 @@ def add_fields(
         section.add_argument(*flags, dest=full, default=argparse.SUPPRESS, help=text, **_kind(hint))
 
 
+def flat(config: Config) -> dict[str, object]:
+    """Every option by its name on the command line."""
+    entries = [
+        (f"{prefix}.{name}" if prefix else name, getattr(group, name), hint)
+        for prefix, group in _groups(config)
+        for name, hint in hints(type(group)).items()
+    ]
+    return {name: value for name, value, hint in entries if not is_group(hint)}
+
+
 def apply(defaults: Config, options: argparse.Namespace) -> Config:
     """The configuration with the options that were given."""
     names = {name for prefix, group in _groups(defaults) for name in _names(prefix, group)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from pqn.cli import options
+from pqn.cli import host_options, options
 from pqn.config import Config
 from pqn.errors import ConfigError
 from pqn.presets import PRESETS, preset
@@ -18,11 +18,14 @@ def run(argv: list[str]) -> int:
         raise ConfigError(f"name a preset or an environment: `pqn train {next(iter(PRESETS))}`, `pqn train --env NAME`")
     config = options.apply(defaults, given).validate()
 
-    from pqn.cli.show import show_result
-    from pqn.progress import Progress
-    from pqn.training import train
+    with host_options.joined(given, options.flat(config)) as reports:
+        from pqn.cli.show import show_result
+        from pqn.progress import Progress
+        from pqn.training import train
 
-    show_result(train(config, out=given.out, progress=Progress(quiet=given.quiet)))
+        result = train(config, out=given.out, progress=Progress(quiet=given.quiet))
+        if reports:
+            show_result(result)
     return 0
 
 
@@ -35,6 +38,7 @@ def _parser(defaults: Config, name: str | None = None) -> options.Parser:
     )
     parser.add_argument("--out", type=options.path, metavar="DIR", help="the run directory (default: runs/PRESET-TIME)")
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
+    host_options.add(parser)
     options.add_config(parser, defaults)
     return parser
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from pqn import shards
 from pqn.types import Array
 
 
@@ -23,7 +24,7 @@ class Norm(nn.Module):
         if self.kind == "layer":
             return LayerNorm()(x)
         if self.kind == "batch":
-            return nn.BatchNorm(use_running_average=not train, dtype=x.dtype)(x)
+            return nn.BatchNorm(use_running_average=not train, dtype=x.dtype, axis_name=shards.axes() or None)(x)
         if self.kind == "batch_renorm":
             return BatchRenorm()(x, train)
         return x
@@ -123,8 +124,7 @@ class BatchRenorm(nn.Module):
         if not train:
             normal = (wide - mean.value) * jax.lax.rsqrt(var.value + self.epsilon)
             return (normal * scale + bias).astype(x.dtype)
-        axes = tuple(range(x.ndim - 1))
-        batch_mean, batch_var = jnp.mean(wide, axes), jnp.var(wide, axes)
+        batch_mean, batch_var = self._moments(wide, mean.value)
         sigma, running = jnp.sqrt(batch_var + self.epsilon), jnp.sqrt(var.value + self.epsilon)
         warm = updates.value >= self.warm_up
         r = jnp.where(warm, jnp.clip(sigma / running, 1.0 / self.r_max, self.r_max), 1.0)
@@ -137,3 +137,15 @@ class BatchRenorm(nn.Module):
             var.value = var.value + share * (batch_var - var.value)
             updates.value = cast(Array, optax.safe_increment(updates.value))  # never overflows
         return (((wide - batch_mean) / sigma * r + d) * scale + bias).astype(x.dtype)
+
+    def _moments(self, x: Array, near: Array) -> tuple[Array, Array]:
+        """Mean and variance of a batch, over all its shards; `near` is a guess of the mean that all shards share."""
+        over = tuple(range(x.ndim - 1))
+        mean, var = jnp.mean(x, over), jnp.var(x, over)
+        if not shards.axes() or self.is_initializing():
+            return mean, var
+        # One collective for both. Squares are taken of distances to `near`: of the numbers themselves they would
+        # cancel where the mean is large.
+        away = mean - near
+        away, square = shards.mean(jnp.stack([away, var + jnp.square(away)]))
+        return near + away, jnp.maximum(square - jnp.square(away), 0.0)

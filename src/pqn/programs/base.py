@@ -33,6 +33,21 @@ class RunState(NamedTuple):
     key: Array
 
 
+class Block(NamedTuple):
+    """What one device holds of a state that several processes hold together."""
+
+    first_seed: int  # where it begins on the axis of seeds
+    first_shard: int  # and on that of shards, where there is one
+    state: PyTree  # arrays on the host, under the names of the whole state
+
+
+class Blocks(NamedTuple):
+    """This process's share of a state; together, the shares of all processes are the whole."""
+
+    blocks: tuple[Block, ...]
+    whole: PyTree  # shapes of the whole state
+
+
 class Program(Protocol):
     """An environment and an algorithm, for all seeds of a run."""
 
@@ -71,7 +86,10 @@ class Program(Protocol):
         ...
 
     def snapshot(self, state: RunState) -> PyTree:
-        """What a checkpoint holds: arrays by readable name, independent of how the program packs them."""
+        """What a checkpoint holds: arrays by readable name, independent of how the program packs them.
+
+        `Blocks` where other processes hold the rest.
+        """
         ...
 
     def restore(self, saved: PyTree, note: Callable[[str], None]) -> RunState:

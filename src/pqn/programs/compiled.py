@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from pqn import shards
 from pqn.algorithms import make_algorithm
 from pqn.algorithms.base import Hyper, LearnerState
 from pqn.algorithms.packing import named
@@ -25,7 +26,8 @@ from pqn.programs import evaluation, rollout
 from pqn.programs.base import JaxFactory, RunState, Totals, restored_learner, saved_learner
 from pqn.programs.keys import evaluation_key, seed_keys, update_keys
 from pqn.programs.memory import MemoryPlan
-from pqn.programs.totals import HEALTH, blank, combine, report
+from pqn.programs.shard_mesh import SAME, ShardMesh, device_axes, shard_axes
+from pqn.programs.totals import HEALTH, blank, combine, join_shards, report
 from pqn.types import Array, PyTree, Rollout
 
 P = ParamSpec("P")
@@ -38,39 +40,54 @@ class CompiledProgram:
     Args:
       config: a validated configuration.
       make_env: makes the environment with a given number of copies.
+      devices: compute its shards, all of them the same number; () is the one that JAX uses by default.
     """
 
-    def __init__(self, config: Config, make_env: JaxFactory):
+    def __init__(self, config: Config, make_env: JaxFactory, devices: tuple[jax.Device, ...] = ()):
         if config.simulators.overlap:
             raise ConfigError("simulators.overlap is for environments outside of JAX; leave it false for this one")
         self.config = config
-        self.env = make_env(config.env.num_envs)
+        self.env = make_env(config.env.num_envs // config.shards)
         self.eval_env = make_env(config.eval.num_envs)
         self.algorithm = make_algorithm(config, self.env.spec)
         self.hyper = Hyper.of(config)
         self.seeds = jnp.arange(config.seed, config.seed + config.seeds)
+        self.mesh = ShardMesh(config.shards)  # shapes are those of one device that has all shards
         self.state_shape = jax.eval_shape(jax.vmap(self.init_one), self.seeds)
         require_memory(size(self.state_shape))  # of the least a run needs, before it leaves a trace
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), self.state_shape)
         self._reported = jax.eval_shape(self.update_one, one, self.hyper)[1]
         self.total_names = sorted(self._reported.keys() - HEALTH)
+        self.mesh = ShardMesh(config.shards, devices)
+        self._axes = device_axes(config.shards)
         self.compile_seconds = 0.0
         self.memory: MemoryPlan | None = None
 
-    # --- one seed -----------------------------------------------------------------------------------------------
+    # --- one shard of one seed ----------------------------------------------------------------------------------
 
-    def init_one(self, seed: Array) -> RunState:
+    def init_shard(self, seed: Array) -> RunState:
         key, net_key, env_key = seed_keys(seed)
-        return RunState(self.algorithm.init(net_key), rollout.start(self.env, self.algorithm.actor, env_key), key)
+        stream = rollout.start(self.env, self.algorithm.actor, shards.own_key(env_key))
+        return RunState(self.algorithm.init(net_key), stream, key)
 
-    def update_one(self, state: RunState, hyper: Hyper) -> tuple[RunState, dict[str, Array]]:
+    def update_shard(self, state: RunState, hyper: Hyper) -> tuple[RunState, dict[str, Array]]:
         """One iteration of Algorithm 1: collect a rollout, learn from it, forget it."""
         key, collect_key, learn_key = update_keys(state.key)
+        collect_key, learn_key = shards.own_key(collect_key), shards.own_key(learn_key)
         stream, data, finished = rollout.collect(
             self.env, self.algorithm, state.learner, state.stream, collect_key, hyper
         )
         learner, metrics = self.algorithm.update(state.learner, data, learn_key, hyper)
-        return RunState(learner, stream, key), report(learner, metrics, finished)
+        return RunState(learner, stream, key), join_shards(report(learner, metrics, finished))
+
+    # --- one seed -----------------------------------------------------------------------------------------------
+
+    def init_one(self, seed: Array) -> RunState:
+        return self.mesh.over_shards(self.init_shard, (None,), shard_axes())(seed)
+
+    def update_one(self, state: RunState, hyper: Hyper) -> tuple[RunState, dict[str, Array]]:
+        axes = shard_axes()
+        return self.mesh.over_shards(self.update_shard, (axes, None), (axes, None))(state, hyper)
 
     def evaluate_one(self, learner: LearnerState, seed: Array) -> evaluation.Evaluation:
         key = evaluation_key(seed, learner.updates)
@@ -84,8 +101,17 @@ class CompiledProgram:
         """Lifts a function of one seed to all of them."""
         return over_seeds(function, self.config.seeds)
 
+    def _init(self, seeds: Array) -> RunState:
+        return self.mesh.over_devices(self.over_seeds(self.init_one), SAME, self._axes)(seeds)
+
     def _chunk(
         self, state: RunState, hyper: Hyper, count: Array, before: dict[str, Array] | None = None
+    ) -> tuple[RunState, tuple[Array, Array]]:
+        given, made = (self._axes, SAME, SAME, SAME), (self._axes, SAME)
+        return self.mesh.over_devices(self._chunk_here, given, made)(state, hyper, count, before or {})
+
+    def _chunk_here(
+        self, state: RunState, hyper: Hyper, count: Array, before: dict[str, Array]
     ) -> tuple[RunState, tuple[Array, Array]]:
         """`count` updates of every seed. Returns the totals as two arrays, of `total_names` [F, S] and of `HEALTH`.
 
@@ -98,14 +124,20 @@ class CompiledProgram:
             state, metrics = self.over_seeds(lambda one: self.update_one(one, hyper))(state)
             return state, combine(totals, metrics)
 
-        c = (state, blank(self._reported, self.config.seeds) | (before or {}))
+        c = (state, blank(self._reported, self.config.seeds) | before)
         state, totals = jax.lax.fori_loop(0, count, body, c)
         # Few arrays, since each is a transfer; the numbers of updates stay integers, which are exact.
         floats, ints = ([totals[name] for name in names] for names in (self.total_names, HEALTH))
         return state, (jnp.stack(floats), jnp.stack(ints))
 
     def _evaluate(self, learner: LearnerState, seeds: Array) -> tuple[Array, dict[str, Array]]:
-        """Greedy returns, lengths and flags [3, S, E], and the infos, each [S, E]."""
+        return self.mesh.over_devices(self._evaluate_here, (self._axes.learner, SAME), SAME)(learner, seeds)
+
+    def _evaluate_here(self, learner: LearnerState, seeds: Array) -> tuple[Array, dict[str, Array]]:
+        """Greedy returns, lengths and flags [3, S, E], and the infos, each [S, E].
+
+        With several devices each plays the same episodes: an evaluation is too short to be spread.
+        """
         result = self.over_seeds(self.evaluate_one)(learner, seeds)
         return jnp.stack([result.ret, result.length, result.finished.astype(jnp.float32)]), result.info
 
@@ -114,48 +146,66 @@ class CompiledProgram:
     def compile(self) -> None:
         """Compiles the three programs side by side; with a warm compilation cache this is a matter of loading them."""
         began = time.perf_counter()
-        shape, count = self.state_shape, jax.ShapeDtypeStruct((), jnp.int32)
-        sums = dict.fromkeys(self.total_names, jax.ShapeDtypeStruct((self.config.seeds,), jnp.float32))
-        jobs = {
-            "chunk": lambda: jax.jit(self._chunk, donate_argnums=0).lower(shape, self.hyper, count, sums),
-            "init": lambda: jax.jit(self.over_seeds(self.init_one)).lower(self.seeds),
-        }
+        jobs = {"chunk": self.lower_chunk, "init": self._lower_init}
         if self.config.eval.count:
-            jobs["evaluate"] = lambda: jax.jit(self._evaluate).lower(shape.learner, self.seeds)
+            jobs["evaluate"] = self._lower_evaluate
         with ThreadPoolExecutor(len(jobs)) as pool:  # XLA compiles outside the interpreter lock
             options = compiler_options(self.env)
             futures = {name: pool.submit(lambda job=job: job().compile(options)) for name, job in jobs.items()}
             self._compiled = {name: future.result() for name, future in futures.items()}
         most = planned(self._compiled.values())
         require_memory(most)
+        shape = self.state_shape
         self.memory = MemoryPlan.of(shape.learner, shape.stream, self._rollout_shape(), most)
         self.compile_seconds = time.perf_counter() - began
 
+    def lower_chunk(self) -> jax.stages.Lowered:
+        """The program of a chunk, before it is compiled for its devices."""
+        sums = dict.fromkeys(self.total_names, jax.ShapeDtypeStruct((self.config.seeds,), jnp.float32))
+        rest = self.mesh.shaped((self.hyper, jax.ShapeDtypeStruct((), jnp.int32), sums), SAME)
+        places = self.mesh.result_places(self._axes, SAME)
+        return jax.jit(self._chunk, donate_argnums=0, **places).lower(self._state(), *rest)
+
+    def _lower_init(self) -> jax.stages.Lowered:
+        return jax.jit(self._init, **self.mesh.result_places(self._axes)).lower(self.mesh.shaped(self.seeds, SAME))
+
+    def _lower_evaluate(self) -> jax.stages.Lowered:
+        seeds, places = self.mesh.shaped(self.seeds, SAME), self.mesh.result_places(SAME)
+        return jax.jit(self._evaluate, **places).lower(self._state().learner, seeds)
+
+    def _state(self) -> RunState:
+        return self.mesh.shaped(self.state_shape, self._axes)
+
     def _rollout_shape(self) -> Rollout:
-        """Shapes of the rollouts of all seeds."""
+        """Shapes of the rollouts of all seeds and all shards."""
+        whole = ShardMesh(self.config.shards)
 
         def collect(state: RunState) -> Rollout:
             return rollout.collect(self.env, self.algorithm, state.learner, state.stream, state.key, self.hyper)[1]
 
-        return jax.eval_shape(jax.vmap(collect), self.state_shape)
+        return jax.eval_shape(jax.vmap(whole.over_shards(collect, (shard_axes(),), 0)), self.state_shape)
 
     def init(self) -> RunState:
-        return self._compiled["init"](self.seeds)
+        return self._compiled["init"](self.mesh.put(self.seeds, SAME))
 
     def chunk(self, state: RunState, count: int, before: Totals | None = None) -> tuple[RunState, Totals]:
         nothing = np.zeros(self.config.seeds, np.float32)
         sums = {name: np.float32((before or {}).get(name, nothing)) for name in self.total_names}
-        state, totals = self._compiled["chunk"](state, self.hyper, np.int32(count), sums)
+        hyper, count_, sums = self.mesh.put((self.hyper, np.int32(count), sums), SAME)
+        state, totals = self._compiled["chunk"](state, hyper, count_, sums)
         floats, ints = jax.device_get(totals)
         return state, dict(zip((*self.total_names, *HEALTH), (*floats, *ints), strict=True))
 
     def evaluate(self, state: RunState) -> evaluation.Evaluation:
         """The first full episode of every evaluation environment, [S, E]."""
-        packed, info = self._compiled["evaluate"](state.learner, self.seeds)
+        return self.played(state).check(self.eval_env.spec.name, self.config.seed)
+
+    def played(self, state: RunState) -> evaluation.Evaluation:
+        """`evaluate`, whatever came out of it."""
+        packed, info = self._compiled["evaluate"](state.learner, self.mesh.put(self.seeds, SAME))
         ret, length, finished = np.asarray(packed)
         infos: PyTree = {name: np.asarray(value) for name, value in info.items()}
-        result = evaluation.Evaluation(ret, length, finished > 0, infos)
-        return result.check(self.eval_env.spec.name, self.config.seed)
+        return evaluation.Evaluation(ret, length, finished > 0, infos)
 
     def saved_shape(self) -> RunState:
         return jax.eval_shape(named, self.state_shape)
@@ -164,7 +214,8 @@ class CompiledProgram:
         return state._replace(learner=saved_learner(state.learner))
 
     def restore(self, saved: RunState, note: Callable[[str], None]) -> RunState:
-        return saved._replace(learner=restored_learner(saved.learner, self.state_shape.learner))
+        state = saved._replace(learner=restored_learner(saved.learner, self.state_shape.learner))
+        return self.mesh.put(state, self._axes)
 
     def close(self) -> None:
         """Environments in JAX hold nothing."""

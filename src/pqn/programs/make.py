@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 from typing import cast
 
+import jax
+
 from pqn.config import Config
 from pqn.device import simulator_groups
 from pqn.envs.check import check_quickly, is_ours
 from pqn.envs.check.declared import first_line, host_call
 from pqn.envs.contract import HostEnv, JaxEnv
-from pqn.errors import EnvError, PqnError
+from pqn.errors import ConfigError, EnvError, PqnError
 from pqn.programs.base import EnvFactory, HostFactory, JaxFactory, Program
 from pqn.programs.compiled import CompiledProgram
 from pqn.programs.hosted import HostedProgram
 from pqn.programs.simulators.program import SimulatorProgram
+from pqn.programs.spread import SpreadProgram, groups_of
 
 
 def make_program(config: Config, make_env: EnvFactory) -> Program:
@@ -25,6 +28,7 @@ def make_program(config: Config, make_env: EnvFactory) -> Program:
     """
     env = _make(make_env, config.env.num_envs)
     if isinstance(env, HostEnv):
+        _refuse_shards(config, env.spec.name)
         try:
             _check(env)
         except EnvError:
@@ -39,8 +43,19 @@ def make_program(config: Config, make_env: EnvFactory) -> Program:
     def make_or_reuse(num_envs: int) -> JaxEnv | HostEnv:
         return env if num_envs == env.num_envs else _make(make_env, num_envs)
 
-    program = CompiledProgram(config, cast(JaxFactory, make_or_reuse))
+    groups = groups_of(config.seeds, config.shards, jax.devices())
+    if len(groups) > 1 or len(groups[0].devices) > 1:
+        return SpreadProgram(config, cast(JaxFactory, make_or_reuse), groups)
+    program = CompiledProgram(config, cast(JaxFactory, make_or_reuse))  # one device, and therefore also one process
     return HostedProgram(program) if program.algorithm.buffer_on_host else program
+
+
+def _refuse_shards(config: Config, name: str) -> None:
+    if config.shards > 1 or jax.process_count() > 1:
+        given = f"shards is {config.shards}" if config.shards > 1 else f"there are {jax.process_count()} processes"
+        raise ConfigError(
+            f"{given}; {name} runs outside of JAX, and such environments are trained by one process without shards"
+        )
 
 
 def _make(make_env: EnvFactory, num_envs: int) -> JaxEnv | HostEnv:

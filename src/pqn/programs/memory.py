@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from pqn.algorithms.base import LearnerState
@@ -10,7 +11,7 @@ from pqn.types import PyTree
 
 
 class MemoryPlan(NamedTuple):
-    """Bytes on the device, of all seeds together."""
+    """Bytes of all seeds together; those of a buffer may be on the host."""
 
     parameters: int  # running statistics of batch norms included
     optimizer: int
@@ -32,3 +33,8 @@ class MemoryPlan(NamedTuple):
             rollout=size(rollout),
             planned=planned,
         )
+
+    @staticmethod
+    def total(plans: Sequence[MemoryPlan]) -> MemoryPlan:
+        """Of several devices together."""
+        return MemoryPlan(*map(sum, zip(*plans, strict=True)))

@@ -14,10 +14,11 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from pqn import shards
 from pqn.algorithms.base import LearnerState
 from pqn.programs import health
 from pqn.programs.health import Fault
-from pqn.programs.reported import HEALTH, NO_FAULT, is_last
+from pqn.programs.reported import HEALTH, NO_FAULT, is_last, is_mean
 from pqn.programs.rollout import Finished
 from pqn.types import Array
 
@@ -34,6 +35,23 @@ def report(learner: LearnerState, metrics: dict[str, Array], finished: Finished)
     if finished.fault is not None:  # what the environment did wrong comes before what it led to
         fault = jnp.where(finished.fault == Fault.NONE, fault, finished.fault)
     return metrics | {"bad": jnp.where(fault == Fault.NONE, NO_FAULT, learner.updates), "fault": fault}
+
+
+def join_shards(reported: dict[str, Array]) -> dict[str, Array]:
+    """What an update of one shard reported, over all shards of its seed: means, sums, and the first fault.
+
+    What `is_last` is of the parameters, which all shards share.
+    """
+    if not shards.axes():
+        return reported
+    names = sorted(name for name in reported if name not in HEALTH and not is_last(name))
+    sums = shards.total(jnp.stack([reported[name] for name in names]))  # few collectives: each takes its time
+    count = shards.count()
+    joined = {name: sums[i] / count if is_mean(name) else sums[i] for i, name in enumerate(names)}
+    worst = max(Fault) + 1
+    fault = jnp.where(reported["fault"] == Fault.NONE, worst, reported["fault"])
+    bad, fault = shards.least(jnp.stack([reported["bad"], fault]))
+    return reported | joined | {"bad": bad, "fault": jnp.where(fault == worst, Fault.NONE, fault)}
 
 
 def blank(metrics: Mapping[str, object], seeds: int) -> dict[str, Array]:

@@ -25,7 +25,9 @@ import safetensors
 from safetensors.numpy import save as serialise
 
 from pqn.errors import CheckpointError, DamagedCheckpoint, reason
-from pqn.runs import files, manifest, migrations, state_tree
+from pqn.hosts import processes
+from pqn.programs.base import Blocks
+from pqn.runs import files, manifest, migrations, parts, state_tree
 from pqn.runs.files import PathLike, fsync_directory
 from pqn.runs.leaves import Contents, decode
 from pqn.runs.manifest import DATA, DIRECTORY_NAME, MANIFEST, Manifest, damaged
@@ -79,6 +81,8 @@ def save(
         raise ValueError(f"at least one checkpoint must be kept, not {keep}")
     directory = Path(directory)
     final = directory / f"step-{step:012d}"
+    if isinstance(state, Blocks):
+        return _save_together(final, state, metadata or {}, keep)
     leaves, arrays = state_tree.flatten(state)
     data = serialise(arrays, metadata={"format": "pqn"})
     _write_whole(final, {DATA: data, MANIFEST: manifest.write(data, leaves, step, metadata or {})})
@@ -88,27 +92,59 @@ def save(
 
 def _write_whole(final: Path, content: Mapping[str, bytes]) -> None:
     """Writes the files of a checkpoint such that the directory `final` has all of them or does not exist."""
-    directory = final.parent
-    temporary = directory / f"{_TEMPORARY}{final.name}-{os.getpid()}"
+    temporary = final.parent / f"{_TEMPORARY}{final.name}-{os.getpid()}"
     try:
-        if not files.is_directory(directory):
-            directory.mkdir(parents=True)
-        _remove_leftovers(directory)
-        temporary.mkdir()
+        _make_temporary(temporary)
         for name, data in content.items():
             _write(temporary / name, data)
-        fsync_directory(temporary)
-        # A directory cannot be renamed onto another; `_listing` finds the old one if the process dies here.
-        if os.path.lexists(final):
-            replaced = final.with_name(final.name + ".replaced")
-            _remove(replaced)
-            final.rename(replaced)
-        temporary.rename(final)
-        fsync_directory(directory)
+        _put_in_place(temporary, final)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         size = _size(len(content[DATA]))
         raise CheckpointError(f"cannot write the checkpoint {final} ({size}): {reason(error)}") from error
+
+
+def _make_temporary(temporary: Path) -> None:
+    directory = temporary.parent
+    if not files.is_directory(directory):
+        directory.mkdir(parents=True)
+    _remove_leftovers(directory)
+    temporary.mkdir()
+
+
+def _put_in_place(temporary: Path, final: Path) -> None:
+    fsync_directory(temporary)
+    # A directory cannot be renamed onto another; `_listing` finds the old one if the process dies here.
+    if os.path.lexists(final):
+        replaced = final.with_name(final.name + ".replaced")
+        _remove(replaced)
+        final.rename(replaced)
+    temporary.rename(final)
+    fsync_directory(final.parent)
+
+
+def _save_together(final: Path, state: Blocks, metadata: Mapping[str, object], keep: int | None) -> Path:
+    """Every process writes what its devices hold; process 0 seals it when all have done so."""
+    temporary, is_first = final.parent / f"{_TEMPORARY}{final.name}-parts", processes.index() == 0
+    leaves = state_tree.described(state.whole)
+    whole = {leaf.name: leaf for leaf in leaves}
+
+    def write() -> list[manifest.Part]:
+        encoded = [parts.encode_part(block, whole) for block in state.blocks]
+        for part, data in encoded:
+            _write(temporary / part.file, data)
+        return [part for part, _ in encoded]
+
+    def seal() -> None:
+        found = [manifest.as_part(part) for made in written for part in made]
+        _write(temporary / MANIFEST, manifest.write_parts(found, leaves, int(final.name[5:]), metadata))
+        _put_in_place(temporary, final)
+        _prune(final.parent, final, keep)
+
+    parts.together(final, lambda: _make_temporary(temporary) if is_first else None)
+    written = parts.together(final, write)
+    parts.together(final, lambda: seal() if is_first else None)
+    return final
 
 
 def _write(path: Path, data: bytes) -> None:
@@ -159,6 +195,9 @@ def read(path: PathLike) -> Contents:
     """
     path = Path(path)
     said = manifest.parse(path, _read_bytes(path, MANIFEST, files.MOST_JSON))
+    if said.parts:
+        arrays = parts.join(path, said, lambda name, size: _read_bytes(path, name, size))
+        return Contents(path, said.leaves, arrays, said.metadata)
     data = _read_data(path, said)
     try:
         stored = dict(safetensors.deserialize(data))

@@ -157,6 +157,11 @@ class RunDir:
             raise RunError(f"the run {self.path} has no {name}")
         return files.read_json(self.path / name)
 
+    def forget(self, name: str) -> None:
+        """Remove a file of the run, if it is there."""
+        if files.is_file(self.path / name):
+            (self.path / name).unlink()
+
     def __enter__(self) -> Self:
         return self
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,12 +21,31 @@ from pqn.runs.json_text import MOST_DEPTH, parse_json, to_json
 from pqn.runs.leaves import DTYPES, KEYS, Leaf
 
 FORMAT_VERSION = 1
+PARTS_VERSION = 2  # of a checkpoint in parts, which earlier versions cannot read
 DATA = "state.safetensors"
 MANIFEST = "manifest.json"
+PART_NAME = re.compile(r"part-\d{6}-\d{6}\.safetensors")
 DIRECTORY_NAME = re.compile(r"step-(\d{12})(\.replaced)?")
 
 MOST_NAME = 1024  # characters of an array's name
 MOST_ELEMENTS = 2**48  # of an array
+
+
+class PartBlock(NamedTuple):
+    """One array of a part: a box cut out of a whole array."""
+
+    name: str
+    start: tuple[int, ...]  # of its first axes; 0 for the others
+    shape: tuple[int, ...]
+
+
+class Part(NamedTuple):
+    """A file with what one device held."""
+
+    file: str
+    bytes: int
+    sha256: str
+    blocks: tuple[PartBlock, ...]
 
 
 class Manifest(NamedTuple):
@@ -37,6 +56,8 @@ class Manifest(NamedTuple):
     leaves: dict[str, Leaf]
     data_bytes: int
     data_sha256: object
+    parts: tuple[Part, ...] = ()
+    """The files that hold the arrays, where several processes wrote them; then there is no data file."""
 
 
 def write(data: bytes, leaves: Iterable[Leaf], step: int, metadata: Mapping[str, object]) -> bytes:
@@ -45,12 +66,28 @@ def write(data: bytes, leaves: Iterable[Leaf], step: int, metadata: Mapping[str,
     Raises:
       TypeError: the metadata has no JSON form.
     """
+    file = {"file": DATA, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    return _sealed({"format_version": FORMAT_VERSION, "data": file}, leaves, step, metadata)
+
+
+def write_parts(parts: Iterable[Part], leaves: Iterable[Leaf], step: int, metadata: Mapping[str, object]) -> bytes:
+    """The manifest of a checkpoint in parts."""
+    entries = [part._asdict() | {"blocks": [block._asdict() for block in part.blocks]} for part in parts]
+    return _sealed({"format_version": PARTS_VERSION, "parts": entries}, leaves, step, metadata)
+
+
+def as_part(entry: Sequence[object]) -> Part:
+    """A part that has travelled as JSON from another process of this run."""
+    file, size, digest, blocks = entry
+    return Part(file, size, digest, tuple(PartBlock(name, tuple(start), tuple(shape)) for name, start, shape in blocks))
+
+
+def _sealed(files: Mapping[str, object], leaves: Iterable[Leaf], step: int, metadata: Mapping[str, object]) -> bytes:
     content = {
         "format": "pqn-checkpoint",
-        "format_version": FORMAT_VERSION,
+        **files,
         "step": int(step),
         "metadata": metadata,
-        "data": {"file": DATA, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()},
         "leaves": [
             {"path": leaf.name, "shape": leaf.shape, "dtype": leaf.dtype}
             | ({"key_impl": leaf.key_impl} if leaf.key_impl else {})
@@ -74,7 +111,7 @@ def parse(path: Path, text: bytes) -> Manifest:
       CheckpointError: another version of pqn wrote it in a format that this one does not read.
     """
     content = _unseal(path, text)
-    step, metadata, data = content.get("step"), content.get("metadata"), content.get("data")
+    step, metadata = content.get("step"), content.get("metadata")
     if not _is_count(step):
         raise damaged(path, f"{MANIFEST} has no step")
     named = DIRECTORY_NAME.fullmatch(path.name)
@@ -82,12 +119,42 @@ def parse(path: Path, text: bytes) -> Manifest:
         raise damaged(path, f"its {MANIFEST} is of step {step}")
     if not isinstance(metadata, dict):
         raise damaged(path, f"{MANIFEST} has no metadata")
+    leaves, metadata = _leaves(path, content.get("leaves")), {"step": step, **metadata}
+    if content["format_version"] == PARTS_VERSION:
+        return Manifest(metadata, leaves, 0, None, _parts(path, content.get("parts")))
+    data = content.get("data")
     if not isinstance(data, dict) or data.get("file") != DATA or "sha256" not in data:
         raise damaged(path, f"{MANIFEST} does not describe {DATA}")
     size = data.get("bytes")
     if not isinstance(size, int) or not _is_count(size):
         raise damaged(path, f"{MANIFEST} does not describe {DATA}")
-    return Manifest({"step": step, **metadata}, _leaves(path, content.get("leaves")), size, data["sha256"])
+    return Manifest(metadata, leaves, size, data["sha256"])
+
+
+def _parts(path: Path, entries: object) -> tuple[Part, ...]:
+    """The parts, each with a name and a size that are possible."""
+    wrong = damaged(path, f"{MANIFEST} does not describe its parts")
+    if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
+        raise wrong
+    parts = []
+    for entry in entries:
+        file, size, digest, blocks = (entry.get(key) for key in ("file", "bytes", "sha256", "blocks"))
+        if not isinstance(file, str) or not PART_NAME.fullmatch(file) or not isinstance(digest, str):
+            raise wrong
+        if not isinstance(size, int) or not _is_count(size) or not isinstance(blocks, list):
+            raise wrong
+        parts.append(Part(file, size, digest, tuple(_block(block, wrong) for block in blocks)))
+    return tuple(parts)
+
+
+def _block(entry: object, wrong: DamagedCheckpoint) -> PartBlock:
+    if not isinstance(entry, dict):
+        raise wrong
+    name, start, shape = entry.get("name"), entry.get("start"), entry.get("shape")
+    numbers = [*start, *shape] if isinstance(start, list) and isinstance(shape, list) else [""]
+    if not isinstance(name, str) or not all(map(_is_count, numbers)):
+        raise wrong
+    return PartBlock(name, tuple(entry["start"]), tuple(entry["shape"]))
 
 
 def damaged(path: Path, what: str) -> DamagedCheckpoint:
@@ -107,10 +174,10 @@ def _unseal(path: Path, text: bytes) -> dict[str, object]:
     if expected != seal(content):
         raise damaged(path, f"{MANIFEST} does not match its own SHA-256")
     version = content.get("format_version")
-    if type(version) is not int or version != FORMAT_VERSION:
+    if type(version) is not int or version not in (FORMAT_VERSION, PARTS_VERSION):
         raise CheckpointError(
             f"the checkpoint {path} has format version {version!r:.20}, "
-            f"and this version of pqn reads version {FORMAT_VERSION}"
+            f"and this version of pqn reads version {FORMAT_VERSION} or {PARTS_VERSION}"
         )
     return content
 

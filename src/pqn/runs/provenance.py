@@ -59,6 +59,13 @@ def describe_device() -> str:
     return f"{devices[0].platform}: {devices[0].device_kind}" + (f" × {len(devices)}" if len(devices) > 1 else "")
 
 
+def device_count() -> int:
+    """How many devices JAX has, those of other processes included."""
+    import jax
+
+    return len(jax.devices())
+
+
 def peak_memory() -> int | None:
     """The most bytes that this process has held on its first device at once; None where JAX does not count them."""
     import jax

@@ -11,7 +11,7 @@ import numpy as np
 
 from pqn.errors import CheckpointError
 from pqn.runs import files
-from pqn.runs.leaves import Contents, Leaf, encode
+from pqn.runs.leaves import KEYS, Contents, Leaf, encode
 from pqn.types import PyTree
 
 Tree = TypeVar("Tree")
@@ -28,6 +28,12 @@ def flatten(state: PyTree) -> tuple[list[Leaf], dict[str, np.ndarray]]:
     raw = [jax.random.key_data(leaf) if is_key(leaf) else leaf for _, leaf in entries]
     # One call for all leaves: the copies from the device overlap.
     return leaves, {leaf.name: encode(leaf, array) for leaf, array in zip(leaves, jax.device_get(raw), strict=True)}
+
+
+def described(state: PyTree) -> list[Leaf]:
+    """Names, shapes and dtypes of the leaves of a state, or of shapes of one; PRNG keys with their generator."""
+    leaves = [describe(name_of(path), leaf) for path, leaf in jax.tree_util.tree_flatten_with_path(state)[0]]
+    return [leaf._replace(key_impl=KEYS[leaf.dtype][0]) if leaf.dtype in KEYS else leaf for leaf in leaves]
 
 
 def unflatten(contents: Contents, like: Tree, prefix: str = "") -> Tree:

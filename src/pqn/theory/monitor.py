@@ -17,6 +17,7 @@ from pqn.programs import rollout
 from pqn.programs.base import Program, RunState
 from pqn.programs.compiled import CompiledProgram
 from pqn.programs.make import make_program
+from pqn.programs.spread import SpreadProgram
 from pqn.runs import checkpoint
 from pqn.runs.opened import open_run
 from pqn.theory.jacobian import Transitions
@@ -39,6 +40,8 @@ class Monitor:
     """
 
     def __init__(self, program: Program, transitions: int = 1024, iterations: int = 40):
+        self._whole = program
+        program = program.parts[0] if isinstance(program, SpreadProgram) else program  # all parts have one network
         if not isinstance(program, CompiledProgram):
             raise ConfigError("stability is measured on environments written in JAX; this one is a simulator")
         if program.env.spec.num_agents > 1:
@@ -58,7 +61,11 @@ class Monitor:
 
     def measure(self, state: RunState, index: int = 0) -> StabilityReport:
         """The report of one seed, counted from 0; `state` is not changed."""
-        one = jax.tree.map(lambda x: x[index], state)
+        if isinstance(self._whole, SpreadProgram):
+            _, state, index = self._whole.part_of(state, index)
+        one = jax.device_put(jax.tree.map(lambda x: x[index], state), jax.local_devices()[0])
+        if self.program.config.shards > 1:
+            one = one._replace(stream=jax.tree.map(lambda x: x[0], one.stream))  # the data of the first shard
         return stability(
             self.q_values,
             one.learner.params,

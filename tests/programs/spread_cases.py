@@ -1,0 +1,94 @@
+"""Trains some tiny runs on the first n of this process's devices, and says how they differ. See `test_spread.py`.
+
+XLA_FLAGS=--xla_force_host_platform_device_count=8 python tests/programs/spread_cases.py CASE …
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import jax
+import numpy as np
+
+from conftest import tiny
+from pqn.config import Config
+from pqn.device import enable_compilation_cache
+from pqn.envs import registry
+from pqn.programs.spread import SpreadProgram, groups_of
+from pqn.runs.state_tree import flatten
+
+UPDATES = 3
+MEMORY = {
+    "learner.minibatches": 2,
+    "network.memory": "gru",
+    "network.memory_size": 8,
+    "learner.segment_length": 4,
+    "learner.burn_in": 2,
+}
+SMAX = {"env.name": "smax:3m", "env.kwargs": {}, "learner.rollout_steps": 4, "learner.minibatches": 2}
+CASES = {
+    "seeds": ({"seeds": 2}, (1, 2)),
+    "shards": ({"shards": 4}, (1, 4)),
+    "recurrent batch norm": (MEMORY | {"network.norm": "batch_renorm", "shards": 2}, (1, 2)),
+    "four seeds": ({"seeds": 4}, (1, 2, 4)),
+    "two shards on a device": ({"shards": 4}, (1, 2)),
+    "seeds and shards": ({"seeds": 4, "shards": 2}, (1, 8)),
+    "recurrent": (MEMORY | {"shards": 2}, (1, 2)),
+    "batch norm": ({"network.norm": "batch_renorm", "network.norm_input": "batch", "shards": 2}, (1, 2)),
+    "vdn": (SMAX | {"shards": 2}, (1, 2)),
+    "qmix": (SMAX | {"shards": 2, "learner.mixer": "qmix", "learner.mixer_size": 4}, (1, 2)),
+}
+"""Options, and the numbers of devices to compare."""
+
+
+def config_of(case: str) -> Config:
+    return tiny(CASES[case][0] | {"eval.count": int("seeds" in case)})
+
+
+def program_of(config: Config, devices: int) -> SpreadProgram:
+    def make(num_envs: int):
+        return registry.make(config.env.name, num_envs, **config.env.kwargs)
+
+    return SpreadProgram(config, make, groups_of(config.seeds, config.shards, jax.devices()[:devices]))
+
+
+def train(case: str, devices: int) -> dict[str, np.ndarray]:
+    """The state after some updates, the totals and the evaluation, by name."""
+    program = program_of(config_of(case), devices)
+    program.compile()
+    state, totals = program.chunk(program.init(), 1)
+    state, totals = program.chunk(state, UPDATES - 1, totals)
+    played = {"played": np.asarray(program.evaluate(state).ret)} if program.config.eval.count else {}
+    return flatten(program.snapshot(state))[1] | {f"totals/{name}": value for name, value in totals.items()} | played
+
+
+def without_effect(name: str) -> bool:
+    """What a batch norm takes out again: biases before it. Their gradients are roundings, and RAdam follows them."""
+    return name.endswith(("Dense_0/bias", "BatchNorm_0/bias")) or "BatchRenorm_0/mean" in name
+
+
+def difference(one: dict[str, np.ndarray], other: dict[str, np.ndarray], case: str) -> float:
+    """The largest relative difference; infinity where what cannot be rounded differs. 0: equal to the bit."""
+    worst = 0.0
+    for name, a in one.items():
+        b = other[name]
+        if np.array_equal(a, b, equal_nan=a.dtype.kind == "f") or ("batch norm" in case and without_effect(name)):
+            continue
+        if a.dtype.kind != "f":
+            return float("inf")
+        worst = max(worst, float(np.max(np.abs(a - b)) / max(np.max(np.abs(a)), 1e-6)))
+    return worst
+
+
+def main() -> None:
+    enable_compilation_cache()
+    for case in sys.argv[1:]:
+        counts = CASES[case][1]
+        first, *others = (train(case, devices) for devices in counts)
+        found = {str(n): difference(first, other, case) for n, other in zip(counts[1:], others, strict=True)}
+        print(json.dumps({"case": case, "differences": found}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
