@@ -99,7 +99,7 @@ def edit(file: Path, **changes: Any) -> None:
 
 @pytest.fixture
 def no_training(monkeypatch) -> None:
-    monkeypatch.setattr(training._Loop, "compile", would_train)
+    monkeypatch.setattr(training.loop.Loop, "compile", would_train)
 
 
 # ----------------------------------------------------------------------------------------------- environments in Python

@@ -9,9 +9,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from pqn.config import Config
+from pqn.config import OWN_NETWORK, Config
 from pqn.errors import ConfigError
 from pqn.exploration import epsilon_greedy, greedy_value
+from pqn.networks.given import check_network, make_network
 from pqn.networks.mixers import QMIX, VDN, Independent
 from pqn.networks.qnetwork import QNetwork
 from pqn.types import Array, Draw, EnvSpec, Inputs, Note, Policy, PyTree, Seen
@@ -27,6 +28,9 @@ class QActor:
     spec: EnvSpec
 
     def check(self) -> None:
+        if self.config.network.module != OWN_NETWORK:
+            check_network(self.config, self.spec, self._first_inputs())
+            return
         torso = self.config.network.torso
         if torso == "mlp":  # takes anything
             return
@@ -41,7 +45,7 @@ class QActor:
 
     @property
     def network(self) -> QNetwork:
-        return QNetwork(self.config.network, self.spec.num_actions)
+        return make_network(self.config, self.spec)
 
     @property
     def mixer(self) -> nn.Module:
@@ -55,11 +59,15 @@ class QActor:
     def value_shape(self) -> tuple[int, ...]:
         return (self.spec.num_agents,) if isinstance(self.mixer, Independent) else ()
 
-    def init(self, key: Array) -> Policy:
+    def _first_inputs(self) -> Inputs:
+        """What one environment shows first, [1, M, ...]."""
         agents = self.spec.num_agents
         obs = jnp.zeros((1, agents, *self.spec.obs_shape), self.spec.obs_dtype)
-        inputs = self.inputs(obs, jnp.ones((1, agents), bool), jnp.zeros((1, agents), jnp.int32), jnp.zeros(1))
-        variables: PyTree = self.network.init(key, self.initial_carry(1, agents), _one_step(inputs))
+        return self.inputs(obs, jnp.ones((1, agents), bool), jnp.zeros((1, agents), jnp.int32), jnp.zeros(1))
+
+    def init(self, key: Array) -> Policy:
+        carry = self.initial_carry(1, self.spec.num_agents)
+        variables: PyTree = self.network.init(key, carry, _one_step(self._first_inputs()))
         params = variables["params"] | self._init_mixer(jax.random.fold_in(key, 1))
         return Policy(params, variables.get("batch_stats", {}))
 
