@@ -59,9 +59,9 @@ def make(
     build = _Builder(name, kwargs)
     if vectorization_mode == "vector_entry_point":
         envs = _explained(full, partial(gymnasium.make_vec, name, num_envs, vectorization_mode, **kwargs))
-        return GymnasiumEnv(_spec(full, envs), num_envs, lambda: envs)
+        return GymnasiumEnv(spec_of(full, envs), num_envs, lambda: envs)
     one = _explained(full, build)
-    spec = _spec(full, one)
+    spec = spec_of(full, one)
     one.close()
     mode = MODES[autoreset_mode]
     start = partial(SyncVectorEnv, [build] * num_envs, copy=False, autoreset_mode=mode)
@@ -81,6 +81,11 @@ def is_harmless(name: str, options: Mapping[str, object]) -> bool:
         for value in options.values()
     )
     return words and "render_mode" not in options and ":" not in name and _is_own(name)
+
+
+def is_known(name: str) -> bool:
+    """Whether Gymnasium has an environment of this id."""
+    return name in gymnasium.registry
 
 
 def _is_own(name: str) -> bool:
@@ -109,7 +114,7 @@ class GymnasiumEnv:
     def reset(self, seeds: np.ndarray) -> TimeStep:
         if self._envs is None:
             self._envs = self._start()
-            self._mode = _mode(self._envs)
+            self._mode = autoreset_mode_of(self._envs)
             self._convert = _converter(self._envs.single_observation_space, self.spec)
             self._first_action = int(self._envs.single_action_space.start)
         own = isinstance(self._envs, SyncVectorEnv | AsyncVectorEnv)
@@ -198,13 +203,13 @@ def _context(context: str) -> str:
     return context if context in known else "spawn"
 
 
-def _mode(envs: VectorEnv) -> AutoresetMode:
+def autoreset_mode_of(envs: VectorEnv) -> AutoresetMode:
     """How a vector environment resets. Where its metadata do not say so, it is the older default of Gymnasium."""
     mode = envs.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
     return mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
 
 
-def _spec(name: str, env: gymnasium.Env | VectorEnv) -> EnvSpec:
+def spec_of(name: str, env: gymnasium.Env | VectorEnv) -> EnvSpec:
     """From the spaces of an environment, or of a vector environment, to a spec."""
     if isinstance(env, VectorEnv):
         action, obs = env.single_action_space, env.single_observation_space
