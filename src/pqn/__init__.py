@@ -16,8 +16,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import pqn.runs as runs
-    import pqn.training.callbacks as callbacks
+    from pqn import callbacks as callbacks
+    from pqn import runs as runs
     from pqn.config import Config as Config
     from pqn.envs.check import check_env as check_env
     from pqn.errors import PqnError as PqnError
@@ -38,7 +38,6 @@ _HOMES = {
     "EnvSpec": "pqn.types",
     "PqnError": "pqn.errors",
     "Result": "pqn.training",
-    "callbacks": "pqn.training",
     "check_env": "pqn.envs.check",
     "evaluate": "pqn.play",
     "load": "pqn.play",
@@ -46,6 +45,7 @@ _HOMES = {
     "resume": "pqn.training",
     "train": "pqn.training",
 }
+_MODULES = ("callbacks", "runs")  # the second is also a function
 __all__ = [
     "Agent",
     "Config",
@@ -64,8 +64,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "runs":  # the package, which is also a function
-        return importlib.import_module("pqn.runs")
+    if name in _MODULES:
+        return importlib.import_module(f"pqn.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'pqn' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

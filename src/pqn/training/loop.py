@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from pqn.algorithms.base import schedules
+from pqn.callbacks import Callback, Moment, ask
 from pqn.errors import EnvFailed, Interrupted, RunError
 from pqn.programs import evaluation, health
 from pqn.programs.base import Program, RunState
@@ -27,7 +28,6 @@ from pqn.runs.loggers import open_loggers, scalars
 from pqn.runs.metrics import MetricsWriter, Row, read_metrics
 from pqn.runs.opened import Trained
 from pqn.runs.pending import Pending
-from pqn.training.callbacks import Callback, Moment, ask
 from pqn.training.pace import Every, Signals, pace
 from pqn.training.result import Result
 

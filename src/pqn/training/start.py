@@ -9,6 +9,7 @@ import os
 import uuid
 from collections.abc import Iterator
 
+from pqn.callbacks import Callbacks, as_callbacks
 from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs.source import EnvSource, given
@@ -25,7 +26,6 @@ from pqn.runs.identity import identify
 from pqn.runs.loggers import check_loggers
 from pqn.runs.opened import OpenedRun, Trained, describe, differences, open_run
 from pqn.training import extension, initial
-from pqn.training.callbacks import Callbacks, as_callbacks
 from pqn.training.loop import Loop
 from pqn.training.result import Result
 
