@@ -71,8 +71,8 @@ class Moment(NamedTuple):
 class Callback(Protocol):
     """An object that sees all moments of a run."""
 
-    def see(self, moment: Moment) -> Decision:
-        """Why the run should end, in a sentence, or True; None or False to go on."""
+    def see(self, moment: Moment) -> object:
+        """A `Decision`: why the run should end, in a sentence, or True; None or False to go on."""
         ...
 
 
@@ -145,9 +145,9 @@ class TimeBudget:
 class EachEvaluation:
     """Calls a function with the moment of every evaluation; what a plain function among the callbacks becomes."""
 
-    function: Callable[[Moment], Decision]
+    function: Callable[[Moment], object]
 
-    def see(self, moment: Moment) -> Decision:
+    def see(self, moment: Moment) -> object:
         return self.function(moment) if moment.is_evaluation and not moment.replayed else None
 
 
@@ -163,8 +163,9 @@ def as_callbacks(given: Callbacks | None) -> tuple[Callback, ...]:
     """
     if given is None:
         return ()
-    several = isinstance(given, Iterable) and not isinstance(given, Callback)
-    return tuple(_as_callback(one) for one in (given if several else (given,)))
+    if isinstance(given, Callback) or not isinstance(given, Iterable):
+        return (_as_callback(given),)
+    return tuple(_as_callback(one) for one in given)
 
 
 def _as_callback(one: object) -> Callback:

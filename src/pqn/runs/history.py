@@ -78,11 +78,10 @@ def parse(data: object, config: Config) -> tuple[Change, ...]:
 
 
 def _parse(entry: object) -> Change:
-    known = isinstance(entry, dict) and entry.keys() == {"update", "step", "options"}
-    if not known or not isinstance(entry["options"], dict):
+    if not isinstance(entry, dict) or entry.keys() != {"update", "step", "options"}:
         raise ValueError("its history has an entry that is no change")
     update, step, options = entry["update"], entry["step"], entry["options"]
-    if not all(type(count) is int and count >= 0 for count in (update, step)):
+    if not all(type(count) is int and count >= 0 for count in (update, step)) or not isinstance(options, dict):
         raise ValueError("its history has an entry that is no change")
     if not options.keys() <= {*OPTIONS}:
         raise ValueError(f"its history says that an option was changed which is none of {', '.join(OPTIONS)}")

@@ -149,8 +149,9 @@ def _evaluated(returns: object) -> Line:
 
 
 def _ratio(total: object, count: object) -> float | None:
-    numbers = isinstance(total, int | float) and isinstance(count, int | float)
-    return total / count if numbers and count else None
+    if not isinstance(total, int | float) or not isinstance(count, int | float):
+        return None
+    return total / count if count else None
 
 
 def _plain(value: object) -> object:

@@ -60,7 +60,7 @@ def train(
     Raises:
       PqnError: with a sentence for the user. `Interrupted` after Ctrl-C, `Diverged` on NaN or infinity.
     """
-    config, seen = with_network(config.validate(), network), as_callbacks(callbacks)
+    config, seen = with_network(config, network).validate(), as_callbacks(callbacks)
     if overwrite and out is None:
         raise ConfigError("overwrite is for a run directory that you name; name it with out")
     check_loggers(config.log.to)

@@ -66,7 +66,9 @@ def make(
     mode = MODES[autoreset_mode]
     start = partial(SyncVectorEnv, [build] * num_envs, copy=False, autoreset_mode=mode)
     if vectorization_mode == "async":
-        start = partial(AsyncVectorEnv, [build] * num_envs, copy=False, context=_context(context), autoreset_mode=mode)
+        start = partial(
+            AsyncVectorEnv, [build] * num_envs, copy=False, context=start_method(context), autoreset_mode=mode
+        )
     return GymnasiumEnv(spec, num_envs, start, concurrent=vectorization_mode == "async")
 
 
@@ -198,7 +200,8 @@ class _Builder:
         return gymnasium.make(self.name, disable_env_checker=True, **cast(dict[str, Any], self.kwargs))
 
 
-def _context(context: str) -> str:
+def start_method(context: str = "forkserver") -> str:
+    """How processes are started: not by a fork, which JAX does not survive."""
     known = multiprocessing.get_all_start_methods()
     return context if context in known else "spawn"
 

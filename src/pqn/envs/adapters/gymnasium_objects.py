@@ -15,7 +15,7 @@ from typing import cast
 import gymnasium
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv, VectorEnv, VectorWrapper
 
-from pqn.envs.adapters.gymnasium import GymnasiumEnv, autoreset_mode_of, spec_of
+from pqn.envs.adapters.gymnasium import GymnasiumEnv, autoreset_mode_of, spec_of, start_method
 from pqn.envs.user_function import in_one_line
 from pqn.errors import EnvError
 from pqn.types import EnvSpec
@@ -107,12 +107,14 @@ def _vectorised_again(envs: VectorEnv, num_envs: int) -> GivenEnv:
         return form(partial(SyncVectorEnv, makers, copy=False, autoreset_mode=mode), type(envs.envs[0].unwrapped))
     if type(envs) is AsyncVectorEnv and (functions := list(envs.env_fns)):  # make_vec leaves none of them
         mode, makers = autoreset_mode_of(envs), _in_turn(functions, num_envs)
-        return form(partial(AsyncVectorEnv, makers, copy=False, autoreset_mode=mode), type(envs), concurrent=True)
+        start = partial(AsyncVectorEnv, makers, copy=False, context=start_method(), autoreset_mode=mode)
+        return form(start, type(envs), concurrent=True)
     if envs.spec is None:
         raise EnvError(f"{name} has a fixed number of environments and cannot be made in other sizes; {again}")
     spec, is_async = copy.deepcopy(envs.spec), type(envs) is AsyncVectorEnv
     spec.kwargs = {key: value for key, value in spec.kwargs.items() if key not in ("num_envs", "vectorization_mode")}
     how, options = "async" if is_async else "vector_entry_point", {"autoreset_mode": autoreset_mode_of(envs)}
+    options |= {"context": start_method()}
     start = partial(gymnasium.make_vec, spec, num_envs, how, vector_kwargs=options if is_async else None)
     return form(start, type(envs), concurrent=is_async)
 
