@@ -37,7 +37,7 @@ LAYERS = (
     ("runs",),
     ("report",),
     ("theory",),
-    ("training", "play"),
+    ("training", "play", "callbacks"),
     ("experiments",),
     ("cli",),
 )

@@ -185,7 +185,7 @@ def test_output_that_nobody_reads(command, status, said, tmp_path):
 def test_a_hangup_saves_like_ctrl_c():
     before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the suite itself may run under nohup
     try:
-        with training._Signals() as signals:
+        with training.pace.Signals() as signals:
             os.kill(os.getpid(), signal.SIGHUP)
             assert signals.caught == "SIGHUP"
         assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
@@ -196,7 +196,7 @@ def test_a_hangup_saves_like_ctrl_c():
 def test_under_nohup_a_hangup_is_ignored():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with training._Signals() as signals:
+        with training.pace.Signals() as signals:
             os.kill(os.getpid(), signal.SIGHUP)
             assert signals.caught is None
     finally:
@@ -281,7 +281,7 @@ def test_a_run_that_ends_in_an_error_is_in_its_notes(monkeypatch, tmp_path):
     def broken(*_):
         raise KeyError("x")
 
-    monkeypatch.setattr(training._Loop, "compile", broken)
+    monkeypatch.setattr(training.loop.Loop, "compile", broken)
     with pytest.raises(KeyError) as error:
         training.train(tiny(), out=tmp_path / "run", progress=Progress(quiet=True))
     assert error.value.__notes__ == [f"{RUN_DIRECTORY} {tmp_path / 'run'}"]

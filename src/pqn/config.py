@@ -29,6 +29,8 @@ ALGORITHMS: dict[str, tuple[str, ...]] = {
 Each is what `algorithms/NAME.py` calls ALGORITHM, with _ in the file's name for - in NAME.
 """
 
+OWN_NETWORK = "own"  # of pqn: the network that the options of the group `network` describe
+
 Group = TypeVar("Group", bound=Options)
 Copies = Annotated[int, Within(1, 2**20)]  # of environments
 Width = Annotated[int, Within(1, 2**16)]  # of a layer
@@ -39,6 +41,7 @@ Seed = Annotated[int, Within(0, MOST)]
 Share = Annotated[float, Within(0.0, 1.0)]
 Positive = Annotated[float, Within(above=0.0)]
 NotNegative = Annotated[float, Within(0.0)]
+Schedule = Literal["linear", "constant", "cosine", "piecewise"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,6 +110,10 @@ class NetworkConfig(Options, prefix="network."):
     """Give the number of the agent to the network. All agents share their parameters."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Arithmetic of the hidden layers; parameters, normalisation statistics and Q-values stay float32."""
+    module: str = OWN_NETWORK
+    """A network of your own instead: `module:function`, a function of the environment's spec that returns a flax module
+    (`--network NAME` is short for this). Of the options above, only `last_action` and `last_reward` matter to it.
+    `own`: the network that the options above describe."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +138,15 @@ class LearnerConfig(Options, prefix="learner."):
     lr: Positive = 1e-4
     """Learning rate."""
     lr_decay: bool = True
-    """The learning rate falls linearly to 0 over the run."""
+    """The learning rate follows `lr_schedule` over the run. False: it is constant."""
+    lr_schedule: Schedule = "linear"
+    """The course of the learning rate from `lr` to `lr_finish`: a straight line, half a wave of a cosine, or constant.
+    `piecewise`: through `lr_points`; then `lr` and `lr_finish` are not used."""
+    lr_finish: NotNegative = 0.0
+    """Learning rate at the end of its schedule."""
+    lr_points: tuple[NotNegative, ...] = ()
+    """Points of a piecewise schedule, as pairs of the share of the run and the learning rate: `0 1e-3 0.5 1e-4 1 0`.
+    Between them are straight lines; two points at the same share are a jump."""
     optimizer: Literal["radam", "adam"] = "radam"
     """Optimiser; the paper uses RAdam."""
     max_grad_norm: Positive = 10.0
@@ -145,7 +160,12 @@ class LearnerConfig(Options, prefix="learner."):
     eps_finish: Share = 0.2
     """ε after the decay."""
     eps_decay: Share = 0.2
-    """Share of the run over which ε falls linearly from start to finish."""
+    """Share of the run over which ε falls from start to finish."""
+    eps_schedule: Schedule = "linear"
+    """The course of ε from `eps_start` to `eps_finish`, as for `lr_schedule`. `constant`: ε is always `eps_start`.
+    `piecewise`: through `eps_points`; then the other options of ε are not used."""
+    eps_points: tuple[Share, ...] = ()
+    """Points of a piecewise schedule, as pairs of the share of the run and ε; see `lr_points`."""
     schedule_steps: Annotated[int, Within(0, 10**15)] = 0
     """Environment steps over which ε and the learning rate decay; 0: total_steps. A shorter run with the total_steps of
     a long run here has the schedules of the long run."""
@@ -164,6 +184,18 @@ class LearnerConfig(Options, prefix="learner."):
     bootstrap_truncation: bool = True
     """Where a time limit ends an episode, bootstrap from its true last observation. If false, such an end counts as
     terminal, as in the published results."""
+
+    @property
+    def lr_course(self) -> Schedule:
+        """How the learning rate really goes."""
+        return self.lr_schedule if self.lr_decay else "constant"
+
+    @property
+    def lr_end(self) -> float:
+        """The learning rate after its schedule."""
+        if self.lr_course == "piecewise" and self.lr_points:
+            return self.lr_points[-1]
+        return self.lr if self.lr_course == "constant" else self.lr_finish
 
 
 @dataclasses.dataclass(frozen=True)
@@ -255,6 +287,9 @@ class SaveConfig(Options, prefix="save."):
     """Checkpoints over the run, evenly spaced; the last one at its end."""
     keep: Annotated[int, Within(1, 10**6)] = 3
     """How many of them to keep on disk."""
+    best: bool = True
+    """Also keep the checkpoint with the highest mean greedy return, beyond the newest ones. Only a checkpoint that is
+    written at an evaluation counts, as all are where `save.checkpoints` equals `eval.count`."""
     minutes: Positive = 10.0
     """A checkpoint is also written when this many minutes have passed since the last one."""
 
@@ -464,7 +499,8 @@ def _check_batch(config: Config) -> None:
             f"learner.segment_length {length} does not divide learner.rollout_steps {learner.rollout_steps}; "
             f"try {_near_divisor(learner.rollout_steps, length)}"
         )
-    if learner.burn_in > length or (learner.burn_in and config.network.memory == "none"):
+    remembers = config.network.memory != "none" or config.network.module != OWN_NETWORK  # or may
+    if learner.burn_in > length or (learner.burn_in and not remembers):
         raise ConfigError(
             f"learner.burn_in is {learner.burn_in}; it refreshes a recurrent network's memory (network.memory lstm or "
             f"gru) and must be at most the segment length, here {length}"
@@ -536,7 +572,17 @@ def _check_shards(config: Config) -> None:
 
 def _check_schedule(config: Config) -> None:
     learner = config.learner
-    if learner.lr_decay and 0 < learner.schedule_steps < config.total_steps:
+    for name, course, points in (
+        ("lr", learner.lr_course, learner.lr_points),
+        ("eps", learner.eps_schedule, learner.eps_points),
+    ):
+        _check_points(f"learner.{name}_points", f"learner.{name}_schedule", course, points)
+    if learner.lr_finish and learner.lr_course in ("constant", "piecewise"):
+        raise ConfigError(
+            f"learner.lr_finish is {learner.lr_finish:g}, but the learning rate is {learner.lr_course} "
+            "(learner.lr_decay, learner.lr_schedule) and does not go there; leave it 0"
+        )
+    if learner.lr_end == 0.0 and 0 < learner.schedule_steps < config.total_steps:
         raise ConfigError(
             f"learner.schedule_steps {learner.schedule_steps} is less than total_steps {config.total_steps}: the "
             "learning rate would be 0 for the rest of the run; raise it, or set learner.lr_decay to false"
@@ -545,6 +591,22 @@ def _check_schedule(config: Config) -> None:
         raise ConfigError(
             f"learner.schedule_steps {learner.schedule_steps} is less than one rollout of {config.steps_per_update} "
             "steps; leave it 0 for the length of the run"
+        )
+
+
+def _check_points(name: str, schedule: str, course: str, points: tuple[float, ...]) -> None:
+    """A piecewise schedule has points, in order, and no other schedule has any."""
+    if course != "piecewise":
+        if points:
+            raise ConfigError(f"{name} is for {schedule} piecewise, which is {course} here; leave it empty")
+        return
+    shares = points[::2]
+    if not points or len(points) % 2:
+        raise ConfigError(f"{name} has {len(points)} numbers; it must have pairs of the share of the run and the value")
+    if sorted(shares) != list(shares) or shares[-1] > 1.0:
+        raise ConfigError(
+            f"{name} has the shares {', '.join(f'{share:g}' for share in shares)}; they must be from 0 to 1, and none "
+            "less than the one before"
         )
 
 

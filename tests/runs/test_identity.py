@@ -99,7 +99,7 @@ def edit(file: Path, **changes: Any) -> None:
 
 @pytest.fixture
 def no_training(monkeypatch) -> None:
-    monkeypatch.setattr(training._Loop, "compile", would_train)
+    monkeypatch.setattr(training.loop.Loop, "compile", would_train)
 
 
 # ----------------------------------------------------------------------------------------------- environments in Python
@@ -263,7 +263,8 @@ def test_an_environment_that_looks_the_same_does_not_go_on_in_a_registered_run(c
     ("env", "sentence"),
     [
         (3, "env is of type int; give the name"),
-        (lambda: None, "is called with the number of environments, and test_identity.<lambda> does not take that"),
+        (lambda: None, "is a NoneType without `spec` and `reset` and `step`"),
+        (lambda a, b: None, "is called with the number of environments, and test_identity.<lambda> does not take that"),
         (lambda n, size: Mine(), "does not take that: missing a required argument: 'size'"),
         (HostFromJax(Mine(), 2), "lambda num_envs: HostFromJax"),
     ],

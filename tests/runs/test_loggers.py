@@ -83,7 +83,7 @@ def test_a_broken_logger_never_ends_a_run(fails, why, tmp_path, monkeypatch):
     made = []
     monkeypatch.setitem(loggers.LOGGERS, "wandb", lambda *_: made.append(Broken(fails)) or made[-1])
     monkeypatch.setattr(loggers, "check_loggers", lambda _: None)
-    monkeypatch.setattr("pqn.training.check_loggers", lambda _: None)
+    monkeypatch.setattr("pqn.training.start.check_loggers", lambda _: None)
     progress = Progress(io.StringIO(), quiet=True)
     result = pqn.train(tiny({"log.to": ("wandb",)}), out=tmp_path / "run", progress=progress)
     assert result.summary["steps"] == 640

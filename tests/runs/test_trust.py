@@ -57,7 +57,7 @@ def run(tmp_path: Path, finished_run: Any, program: Any, monkeypatch: pytest.Mon
     (tmp_path / f"{CANARY}.py").write_text(f"open({str(tmp_path / 'executed')!r}, 'w').close()\ndef make(**_): ...\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(training, "make_program", lambda config, make_env: program)
+    monkeypatch.setattr(training.start, "make_program", lambda config, make_env: program)
 
     def hangs(*_: Any) -> None:
         raise TimeoutError("it hangs")

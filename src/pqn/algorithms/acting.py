@@ -10,9 +10,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from pqn.config import Config
+from pqn.config import OWN_NETWORK, Config
 from pqn.errors import ConfigError
 from pqn.exploration import epsilon_greedy, greedy_value
+from pqn.networks.given import check_network, make_network
 from pqn.networks.mixers import QMIX, VDN, Independent
 from pqn.networks.qnetwork import QNetwork
 from pqn.types import Array, Draw, EnvSpec, Inputs, Note, Policy, PyTree, Seen
@@ -68,9 +69,15 @@ def flat_world(obs: Array, world: Array | None) -> Array:
 class QActor(NetworkActor):
     """ε-greedy on a Q-network; a mixer makes one value of those of several agents."""
 
+    def check(self) -> None:
+        if self.config.network.module == OWN_NETWORK:
+            super().check()
+        else:
+            check_network(self.config, self.spec, self.blank_inputs(1))
+
     @property
     def network(self) -> QNetwork:
-        return QNetwork(self.config.network, self.spec.num_actions)
+        return make_network(self.config, self.spec)
 
     @property
     def mixer(self) -> nn.Module:

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from pqn.algorithms.packing import Packed
+from pqn.algorithms.schedules import shape_of
 from pqn.config import Config
-from pqn.exploration import linear
 from pqn.fields import hints, split
 from pqn.types import Array, Draw, EnvSpec, Inputs, Note, Policy, PyTree, Rollout, Seen
 
@@ -33,6 +33,8 @@ DERIVED = (
     "lr_final",  # the learning rate at the end of its schedule
     "eps_updates",  # updates over which ε falls
     "updates",  # updates over which the learning rate falls
+    "lr_shape",  # how the learning rate falls, see `schedules`
+    "eps_shape",  # how ε falls
 )
 
 
@@ -47,23 +49,32 @@ class Hyper(namedtuple("Hyper", (*TRACED, *DERIVED))):
 
     @staticmethod
     def of(config: Config) -> Hyper:
-        return Hyper(*(jnp.asarray(value, jnp.float32) for value in Hyper.numbers(config)))
+        return jax.tree.map(lambda value: jnp.asarray(value, jnp.float32), Hyper.numbers(config))
 
     @staticmethod
     def numbers(config: Config) -> Hyper:
         """The same as plain numbers, in Python's precision."""
         learner, updates = config.learner, config.schedule_updates
         traced = {name: getattr(getattr(config, group), option) for name, (group, option) in TRACED.items()}
-        lr_final = 0.0 if learner.lr_decay else learner.lr
-        return Hyper(**traced, lr_final=lr_final, eps_updates=learner.eps_decay * updates, updates=updates)
+        if learner.eps_schedule == "constant":
+            traced["eps_finish"] = learner.eps_start
+        return Hyper(
+            **traced,
+            lr_final=learner.lr if learner.lr_course == "constant" else learner.lr_finish,
+            # Points are shares of the whole schedule.
+            eps_updates=(1.0 if learner.eps_schedule == "piecewise" else learner.eps_decay) * updates,
+            updates=updates,
+            lr_shape=shape_of(learner.lr_course, learner.lr_points),
+            eps_shape=shape_of(learner.eps_schedule, learner.eps_points),
+        )
 
     def epsilon(self, update: Array | float, xp: ModuleType = jnp) -> Array:
         """ε of the rollout after `update` updates."""
-        return linear(self.eps_start, self.eps_finish, self.eps_updates, update, xp)
+        return self.eps_shape.at(self.eps_start, self.eps_finish, self.eps_updates, update, xp)
 
     def learning_rate(self, step: Array | float, steps_per_update: int, xp: ModuleType = jnp) -> Array:
         """The learning rate of the gradient step after `step` others."""
-        return linear(self.lr, self.lr_final, steps_per_update * self.updates, step, xp)
+        return self.lr_shape.at(self.lr, self.lr_final, steps_per_update * self.updates, step, xp)
 
 
 def schedules(config: Config, update: int) -> dict[str, float]:
@@ -182,6 +193,10 @@ class Algorithm(Protocol):
 
     def policy(self, state: LearnerState) -> Policy:
         """What acting needs of the state."""
+        ...
+
+    def with_policy(self, state: LearnerState, policy: Policy) -> LearnerState:
+        """A fresh state that starts from other weights: those of a run that has been trained."""
         ...
 
     def epsilon(self, state: LearnerState, hyper: Hyper) -> Array:

@@ -64,6 +64,9 @@ class Descent(abc.ABC):
     def policy(self, state: LearnerState) -> Policy:
         return Policy(state.params, state.stats)
 
+    def with_policy(self, state: LearnerState, policy: Policy) -> LearnerState:
+        return state._replace(params=policy.params, stats=policy.stats)
+
     def epsilon(self, state: LearnerState, hyper: Hyper) -> Array:
         return hyper.epsilon(state.updates)
 

@@ -30,8 +30,11 @@ class DQN(Replay):
 
     def init(self, key: Array) -> LearnerState:
         state = super().init(key)
+        return self.with_policy(state, self.policy(state))
+
+    def with_policy(self, state: LearnerState, policy: Policy) -> LearnerState:
         # A copy: the same array twice in a state could not be donated.
-        return state._replace(target=jax.tree.map(jnp.copy, self.policy(state)))
+        return super().with_policy(state, policy)._replace(target=jax.tree.map(jnp.copy, policy))
 
     def work(self, state: LearnerState, data: PyTree, key: Array, hyper: Hyper) -> Work:
         """The target network moves first, every `target.interval` updates."""

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from pqn.algorithms.acting import NetworkActor, flat_world, one_step
+from pqn.config import OWN_NETWORK
 from pqn.errors import ConfigError
 from pqn.exploration import masked, sampled
 from pqn.networks.actor_critic import ActorCritic
@@ -21,6 +22,7 @@ class PolicyActor(NetworkActor):
         for name, value, default in (
             ("learner.mixer", self.config.learner.mixer, "vdn"),
             ("network.head", self.config.network.head, "linear"),
+            ("network.module", self.config.network.module, OWN_NETWORK),
         ):
             if value != default:
                 raise ConfigError(

@@ -2,34 +2,37 @@
 
 from __future__ import annotations
 
+import argparse
 import math
+from typing import Literal
 
 from pqn.cli import options
 from pqn.config import Copies, Seed, Share
 
 
 def run(argv: list[str]) -> int:
-    parser = options.Parser("eval", description="Plays the agents of a run: the first full episode per environment.")
-    parser.add_argument("run", type=options.path, metavar="RUN", help="a run directory")
-    episodes, epsilon, seed = (options.within(hint) for hint in (Copies, Share, Seed))
-    parser.add_argument("--episodes", type=episodes, default=128, metavar="N", help="per seed (default: 128)")
-    parser.add_argument("--epsilon", type=epsilon, default=0.0, metavar="X", help="exploration (default: 0)")
-    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the episodes (default: 0)")
-    parser.add_argument("--env", metavar="NAME", help="play in this environment (default: where the run was trained)")
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead of words")
-    given = parser.parse(argv)
+    given = _parser().parse(argv)
 
     from pqn.runs.directory import RunDir
 
     RunDir.open(given.run)
 
-    from pqn.play import evaluate_run
+    from pqn.play import evaluate
     from pqn.programs.evaluation import say_unfinished
     from pqn.progress import Progress
     from pqn.runs.metrics import to_json
 
     with Progress().working(f"playing {given.episodes} episodes per seed …"):
-        result = evaluate_run(given.run, given.episodes, given.epsilon, given.seed, env=given.env, warn=options.warn)
+        result = evaluate(
+            given.run,
+            given.episodes,
+            given.epsilon,
+            given.seed,
+            env=given.env,
+            network=given.network,
+            checkpoint=given.checkpoint,
+            warn=options.warn,
+        )
     if given.json:
         print(to_json(result))
         return 0
@@ -56,3 +59,29 @@ def run(argv: list[str]) -> int:
     if result["unfinished"]:
         print("  unfinished episodes are in no mean")
     return 0
+
+
+def which(text: str) -> Literal["last", "best"] | int:
+    """The name of a checkpoint, or its steps."""
+    if text == "last" or text == "best":
+        return text
+    try:
+        return options.whole(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither last, best nor a number of steps") from None
+
+
+def _parser() -> options.Parser:
+    parser = options.Parser("eval", description="Plays the agents of a run: the first full episode per environment.")
+    parser.add_argument("run", type=options.path, metavar="RUN", help="a run directory")
+    episodes, epsilon, seed = (options.within(hint) for hint in (Copies, Share, Seed))
+    parser.add_argument("--episodes", type=episodes, default=128, metavar="N", help="per seed (default: 128)")
+    parser.add_argument("--epsilon", type=epsilon, default=0.0, metavar="X", help="exploration (default: 0)")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the episodes (default: 0)")
+    parser.add_argument("--env", metavar="NAME", help="play in this environment (default: where the run was trained)")
+    parser.add_argument("--network", metavar="NAME", help="module:function, for a run with a network of your own")
+    parser.add_argument(
+        "--checkpoint", type=which, default="last", metavar="last|best|STEPS", help="which one (default: last)"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of words")
+    return parser

@@ -29,6 +29,9 @@ from pqn.fields import Within, checked, describe, hints, is_group, split
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+SHORT = {"env.name": ["--env"], "network.module": ["--network"]}
+"""Shorter names of options."""
+
 Fields = TypeVar("Fields", bound="DataclassInstance")
 
 
@@ -120,7 +123,7 @@ def add_fields(
         if is_group(hint) or name in skip:
             continue
         full = f"{prefix}.{name}" if prefix else name
-        flags = [f"--{full.replace('_', '-')}"] + (["--env"] if full == "env.name" else [])
+        flags = [f"--{full.replace('_', '-')}", *SHORT.get(full, [])]
         about = [f"default: {_show(getattr(defaults, name))}", *_bounds(hint)]
         text = f"{helps[name]} ({'; '.join(about)})".replace("%", "%%")
         section.add_argument(*flags, dest=full, default=argparse.SUPPRESS, help=text, **_kind(hint))

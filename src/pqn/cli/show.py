@@ -28,6 +28,9 @@ def show_result(result: Result) -> None:
         f"speed           {human(summary['steps_per_second'])} steps/s"
         f" ({clock(summary['wall_seconds'])} in all, {summary['compile_seconds']:.1f} s of it compiling)"
     )
+    if result.stopped is not None:
+        planned = human(summary["requested_steps"])
+        print(f"ended early     after {human(summary['steps'])} of {planned} steps: {result.stopped}")
     print(f"run directory   {result.run}")
 
 

@@ -24,6 +24,7 @@ def run(argv: list[str]) -> int:
         "--iterations", type=few, default=40, metavar="N", help="of Lanczos; more are sharper (default: 40)"
     )
     parser.add_argument("--env", metavar="NAME", help="module:function, for a run that was trained in code of your own")
+    parser.add_argument("--network", metavar="NAME", help="module:function, for a run with a network of your own")
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of words")
     given = parser.parse(argv)
 
@@ -38,7 +39,13 @@ def run(argv: list[str]) -> int:
 
     with Progress().working("measuring …"):
         report, step = measure_run(
-            given.run, given.index, given.transitions, given.iterations, env=given.env, warn=options.warn
+            given.run,
+            given.index,
+            given.transitions,
+            given.iterations,
+            env=given.env,
+            network=given.network,
+            warn=options.warn,
         )
     content = {"step": step, "index": given.index, **report.to_dict()}
     path = directory.write_json("stability.json", content)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import textwrap
 
-from pqn.cli import host_options, options
+from pqn.cli import host_options, options, stopping
 from pqn.config import Config
 from pqn.errors import ConfigError
 from pqn.presets import PRESETS, preset
@@ -23,7 +23,14 @@ def run(argv: list[str]) -> int:
         from pqn.progress import Progress
         from pqn.training import train
 
-        result = train(config, out=given.out, progress=Progress(quiet=given.quiet))
+        result = train(
+            config,
+            init_from=given.init_from,
+            callbacks=stopping.callbacks(given),
+            out=given.out,
+            overwrite=given.overwrite,
+            progress=Progress(quiet=given.quiet),
+        )
         if reports:
             show_result(result)
     return 0
@@ -37,6 +44,11 @@ def _parser(defaults: Config, name: str | None = None) -> options.Parser:
         description=_presets_help() if name is None else _describe(name),
     )
     parser.add_argument("--out", type=options.path, metavar="DIR", help="the run directory (default: runs/PRESET-TIME)")
+    parser.add_argument("--overwrite", action="store_true", help="replace the run in DIR; nothing else is removed")
+    parser.add_argument(
+        "--init-from", type=options.path, metavar="RUN", help="start from the weights of another run; fresh optimiser"
+    )
+    stopping.add(parser)
     parser.add_argument("--quiet", action="store_true", help="no progress, only the result")
     host_options.add(parser)
     options.add_config(parser, defaults)

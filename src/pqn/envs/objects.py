@@ -1,7 +1,12 @@
-"""From an object to an environment: `JaxEnv` and `HostEnv` are accepted as they are, a `SingleEnv` is wrapped."""
+"""From an object to an environment: `JaxEnv` and `HostEnv` are accepted as they are, the others are wrapped.
+
+The others are a `SingleEnv`, and environments and vector environments of Gymnasium.
+"""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from typing import cast
 
 from pqn.envs.autoreset import Autoreset
@@ -24,14 +29,33 @@ def as_jax_env(env: object, num_envs: int, source: str = "the environment") -> J
     return vectorised
 
 
-def as_env(env: object, num_envs: int, source: str = "the environment") -> JaxEnv | HostEnv:
-    """`as_jax_env`, which also accepts a `HostEnv` of the right size."""
+def as_env(
+    env: object, num_envs: int, source: str = "the environment", make: Callable[[], object] | None = None
+) -> JaxEnv | HostEnv:
+    """`as_jax_env`, which also accepts a `HostEnv` of the right size, and what Gymnasium calls an environment.
+
+    Args:
+      env: what was given, or made.
+      num_envs: how many environments are needed.
+      source: how a sentence calls it.
+      make: the function that made it, and makes more of it; without one, it is copied.
+    """
+    if is_gymnasium(env):
+        from pqn.envs.adapters.gymnasium_objects import copies, made_by
+
+        return copies(env, num_envs) if make is None else made_by(make, env, num_envs)
     if not hasattr(env, "send"):
         return as_jax_env(env, num_envs, source)
     _require(env, source, ("spec", "num_envs"), ("reset", "send", "recv", "close"), "HostEnv")
     host = cast(HostEnv, env)
     _require_size(host, num_envs, source)
     return host
+
+
+def is_gymnasium(thing: object) -> bool:
+    """Whether it is an environment or a vector environment of Gymnasium, which nobody can have without loading it."""
+    gymnasium = sys.modules.get("gymnasium")
+    return gymnasium is not None and isinstance(thing, (gymnasium.Env, gymnasium.vector.VectorEnv))
 
 
 def _require(env: object, source: str, attributes: tuple[str, ...], methods: tuple[str, ...], protocol: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.util
 import sys
 from collections.abc import Mapping
 from types import ModuleType
@@ -48,8 +49,11 @@ def make(name: str, /, num_envs: int, **kwargs: object) -> JaxEnv | HostEnv:
     from pqn.envs.objects import as_env
 
     unknown = f"and the families of environments are {', '.join(FAMILIES)}{_suggest(name)}"
-    env = user_function.call(name, num_envs, kwargs, unknown)
-    return as_env(env, num_envs, source=f"what {name} returned")
+
+    def call() -> object:
+        return user_function.call(name, num_envs, kwargs, unknown)
+
+    return as_env(call(), num_envs, f"what {name} returned", call)
 
 
 def is_registered(name: str) -> bool:
@@ -59,6 +63,16 @@ def is_registered(name: str) -> bool:
       EnvError: it is neither.
     """
     return _resolve(name)[0] is not None
+
+
+def spelled_out(name: str) -> str:
+    """ "gymnasium:Taxi-v3" for "Taxi-v3": an id of Gymnasium that no other family has. Other names stay as they are."""
+    try:
+        _resolve(name)
+    except EnvError:
+        known = ":" not in name and importlib.util.find_spec("gymnasium") and _load("gymnasium").is_known(name)
+        return f"gymnasium:{name}" if known else name
+    return name
 
 
 def canonical(name: str) -> str:

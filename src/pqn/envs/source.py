@@ -45,7 +45,8 @@ class EnvSource:
             raise
         except Exception as error:  # of the user's code, or of a package that does not understand an option
             raise EnvError(f"{self.name} could not be made: {in_one_line(error)}") from error
-        self.made = type(getattr(env, "env", env))  # of one environment, where `Autoreset` wraps it
+        # Of one environment, where `Autoreset` or an adapter wraps it.
+        self.made = getattr(env, "made_of", None) or type(getattr(env, "env", env))
         return env
 
 
@@ -53,7 +54,9 @@ def given(env: object, kwargs: Mapping[str, object]) -> EnvSource:
     """The source of what the user named or handed over.
 
     Args:
-      env: a name, a `SingleEnv`, or a function of `num_envs` that makes a `JaxEnv` or a `HostEnv`.
+      env: a name; an id of Gymnasium; a `SingleEnv`; an environment or a vector environment of Gymnasium, which is
+        copied; or a function that makes one of these, a `JaxEnv` or a `HostEnv`. The function is called with the number
+        of environments if it asks for one: by a parameter num_envs, or by a first one without a default.
       kwargs: the options of a name or a function; an object takes none.
 
     Raises:
@@ -62,9 +65,12 @@ def given(env: object, kwargs: Mapping[str, object]) -> EnvSource:
     if "num_envs" in kwargs:
         raise EnvError("env.kwargs has num_envs; the number of environments is the option env.num_envs.")
     if isinstance(env, str):
+        env = registry.spelled_out(env)
         kind = "registered" if registry.is_registered(env) else "function"
         return EnvSource(kind, env, kwargs, lambda num_envs: registry.make(env, num_envs, **kwargs))
     name = f"{registry.GIVEN_IN_PYTHON}:{_qualified(env)}"
+    if _is_gymnasium(env):
+        return EnvSource("python", name, {}, lambda num_envs: _as_env(env, num_envs))
     if hasattr(env, "send") and not isinstance(env, type):
         raise EnvError(
             f"env is one {type(env).__name__}; give a function that makes one of any size, such as "
@@ -74,11 +80,10 @@ def given(env: object, kwargs: Mapping[str, object]) -> EnvSource:
         return EnvSource("python", name, {}, lambda num_envs: _as_env(env, num_envs))
     if not callable(env):
         raise EnvError(
-            f"env is of type {type(env).__name__}; give the name of an environment, a SingleEnv, or a function of the "
-            "number of environments."
+            f"env is of type {type(env).__name__}; give the name of an environment, a SingleEnv, an environment of "
+            "Gymnasium, or a function that makes one."
         )
-    _check_call(env, kwargs)
-    return EnvSource("python", name, kwargs, lambda num_envs: _as_env(env(num_envs, **kwargs), num_envs))
+    return EnvSource("python", name, kwargs, _maker(env, kwargs))
 
 
 def of_run(config: Config, env: object, command: str) -> EnvSource:
@@ -94,7 +99,11 @@ def of_run(config: Config, env: object, command: str) -> EnvSource:
     """
     name, kwargs = config.env.name, config.env.kwargs
     if env is not None:
-        same = env == name if isinstance(env, str) else name.startswith(f"{registry.GIVEN_IN_PYTHON}:")
+        same = (
+            registry.spelled_out(env) == name
+            if isinstance(env, str)
+            else name.startswith(f"{registry.GIVEN_IN_PYTHON}:")
+        )
         return given(env, kwargs if same else {})
     if name.startswith(f"{registry.GIVEN_IN_PYTHON}:"):
         raise EnvError(
@@ -109,31 +118,65 @@ def of_run(config: Config, env: object, command: str) -> EnvSource:
     return given(name, kwargs)
 
 
-def _as_env(env: object, num_envs: int) -> JaxEnv | HostEnv:
+def _as_env(env: object, num_envs: int, make: Callable[[], object] | None = None) -> JaxEnv | HostEnv:
     from pqn.envs.objects import as_env  # loads jax, which commands that only read runs do without
 
-    return as_env(env, num_envs)
+    return as_env(env, num_envs, make=make)
+
+
+def _is_gymnasium(env: object) -> bool:
+    from pqn.envs.objects import is_gymnasium
+
+    return is_gymnasium(env)
 
 
 def _qualified(env: object) -> str:
     """`module.name` of a class or a function, or of the class of an object."""
     while isinstance(env, functools.partial):
         env = env.func
+    env = getattr(env, "unwrapped", env) if not isinstance(env, type) else env  # the environment, not a wrapper
     kind = type(env)
     return f"{getattr(env, '__module__', kind.__module__)}.{getattr(env, '__qualname__', kind.__qualname__)}"
 
 
-def _check_call(build: Callable[..., object], kwargs: Mapping[str, object]) -> None:
-    """Raises `EnvError` if a function cannot be called with the number of environments and the run's options."""
+def _maker(build: Callable[..., object], kwargs: Mapping[str, object]) -> Callable[[int], JaxEnv | HostEnv]:
+    """A function of the number of environments from one that may or may not ask for it.
+
+    Raises:
+      EnvError: the function cannot be called with the run's options.
+    """
+    takes_number = _takes_number(build, kwargs)
+
+    def make(num_envs: int) -> JaxEnv | HostEnv:
+        def call() -> object:
+            return build(*((num_envs,) if takes_number else ()), **kwargs)
+
+        return _as_env(call(), num_envs, call)
+
+    return make
+
+
+def _takes_number(build: Callable[..., object], kwargs: Mapping[str, object]) -> bool:
+    """Whether a function is called with the number of environments: where it needs, or names, something to be first."""
     try:
         signature = inspect.signature(build)
     except (TypeError, ValueError):  # some callables written in C have none
-        return
+        return True
+    first = next((p for p in signature.parameters.values() if p.name not in kwargs), None)
+    needed = first is not None and (
+        first.kind is first.VAR_POSITIONAL
+        or (first.kind in (first.POSITIONAL_ONLY, first.POSITIONAL_OR_KEYWORD) and _asks(first))
+    )
     try:
-        signature.bind(1, **kwargs)
+        signature.bind(*((1,) if needed else ()), **kwargs)
     except TypeError as error:
         options = ", ".join(f"{key}={value!r}" for key, value in kwargs.items())
         what = f" and env.kwargs ({options})" if options else ""
         raise EnvError(
             f"env is called with the number of environments{what}, and {_qualified(build)} does not take that: {error}"
         ) from error
+    return needed
+
+
+def _asks(parameter: inspect.Parameter) -> bool:
+    return parameter.default is parameter.empty or parameter.name == "num_envs"

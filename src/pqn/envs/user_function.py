@@ -1,4 +1,4 @@
-"""Environments of the user, named "module:function": importing the module, finding the function, calling it."""
+"""Code of the user, named "module:function": importing the module, finding the function, calling it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def call(name: str, num_envs: int, kwargs: Mapping[str, object], unknown: str) -
     Raises:
       EnvError: the module or the function does not exist, does not take the options, or raises.
     """
-    function = _import_function(name, unknown)
+    function = find(name, "environment", "make_env", unknown)
     arguments = dict(kwargs)
     try:
         signature = inspect.signature(function)
@@ -53,10 +53,21 @@ def in_one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {message[0] if message else 'no message'}{where}"
 
 
-def _import_function(name: str, unknown: str) -> Callable[..., object]:
+def find(name: str, what: str, example: str, unknown: str = "") -> Callable[..., object]:
+    """The function that "module:function" names; the current directory is on the path.
+
+    Args:
+      name: of the function.
+      what: it makes, for the sentence about a name that is none.
+      example: of a function's name.
+      unknown: the end of the sentence for a module that does not exist.
+
+    Raises:
+      EnvError: the module or the function does not exist.
+    """
     module_name, _, function_name = name.partition(":")
     if not module_name or not function_name:
-        raise EnvError(f"{name!r} names no environment; write module:function, as in my_module:make_env.")
+        raise EnvError(f"{name!r} names no {what}; write module:function, as in my_module:{example}.")
     here = os.getcwd()
     if here not in sys.path and "" not in sys.path:
         sys.path.insert(0, here)  # as `python -m` does. It stays there: the module may import its neighbours later
@@ -65,8 +76,9 @@ def _import_function(name: str, unknown: str) -> Callable[..., object]:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and (module_name == error.name or module_name.startswith(error.name + ".")):
+            more = f", {unknown}" if unknown else "."
             raise EnvError(
-                f"There is no module {error.name!r} for {name!r}, in this directory or installed, {unknown}"
+                f"There is no module {error.name!r} for {name!r}, in this directory or installed{more}"
             ) from error
         raise EnvError(f"The module {module_name} needs {error.name!r}, which is not installed.") from error
     except Exception as error:

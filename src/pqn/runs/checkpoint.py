@@ -17,7 +17,7 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -57,12 +57,14 @@ def save(
     step: int,
     metadata: Mapping[str, object] | None = None,
     keep: int | None = None,
+    also: Collection[int] = (),
 ) -> Path:
     """Writes `state` as the checkpoint `step-<step>` of `directory` and returns its path.
 
     A run is one line of history: after the new checkpoint is safe, those with a larger step (left by a future that was
-    abandoned when an older checkpoint was resumed) are removed, and all but the newest `keep`. Leftovers of a killed
-    process are removed first. The directory must have one writer at a time; the run's lock sees to that.
+    abandoned when an older checkpoint was resumed) are removed, and all but the newest `keep` and those of `also`.
+    Leftovers of a killed process are removed first. The directory must have one writer at a time; the run's lock sees
+    to that.
 
     Args:
       directory: where the checkpoints of the run are; created if missing.
@@ -70,6 +72,7 @@ def save(
       step: orders the checkpoints.
       metadata: anything that has a JSON form; `read` returns it.
       keep: number of checkpoints to keep, None for all.
+      also: steps of older checkpoints to keep beyond these.
 
     Raises:
       CheckpointError: the disk is full or cannot be written. The earlier checkpoints are intact.
@@ -86,7 +89,7 @@ def save(
     leaves, arrays = state_tree.flatten(state)
     data = serialise(arrays, metadata={"format": "pqn"})
     _write_whole(final, {DATA: data, MANIFEST: manifest.write(data, leaves, step, metadata or {})})
-    _prune(directory, final, keep)
+    _prune(directory, final, keep, {f"step-{number:012d}" for number in also})
     return final
 
 
@@ -114,7 +117,7 @@ def _make_temporary(temporary: Path) -> None:
 
 def _put_in_place(temporary: Path, final: Path) -> None:
     fsync_directory(temporary)
-    # A directory cannot be renamed onto another; `_listing` finds the old one if the process dies here.
+    # A directory cannot be renamed onto another; `listing` finds the old one if the process dies here.
     if os.path.lexists(final):
         replaced = final.with_name(final.name + ".replaced")
         _remove(replaced)
@@ -155,12 +158,12 @@ def _write(path: Path, data: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def _prune(directory: Path, newest: Path, keep: int | None) -> None:
+def _prune(directory: Path, newest: Path, keep: int | None, also: Collection[str]) -> None:
     """Removes what the new checkpoint makes useless. The new one is safe by now, so a failure here loses nothing."""
-    older = [path for path in _listing(directory) if path.name < newest.name and path.suffix != ".replaced"]
-    kept = {newest, *(older if keep is None else older[: keep - 1])}
+    older = [path for path in listing(directory) if path.name < newest.name and path.suffix != ".replaced"]
+    kept = {newest, *(older if keep is None else older[: keep - 1]), *(path for path in older if path.name in also)}
     with contextlib.suppress(OSError):
-        for path in _listing(directory):
+        for path in listing(directory):
             if path not in kept:
                 # Renamed first: a process killed in between must not leave half a checkpoint under a real name.
                 trash = directory / f"{_TEMPORARY}{path.name}-removed"
@@ -213,6 +216,17 @@ def read(path: PathLike) -> Contents:
     return Contents(path, said.leaves, arrays, said.metadata)
 
 
+def describe(path: PathLike) -> dict[str, object]:
+    """The metadata of a checkpoint, whose arrays are not read and may be damaged.
+
+    Raises:
+      DamagedCheckpoint: the manifest is missing, torn or altered.
+      CheckpointError: it cannot be read.
+    """
+    path = Path(path)
+    return manifest.parse(path, _read_bytes(path, MANIFEST, files.MOST_JSON)).metadata
+
+
 def place(contents: Contents, like: Tree, prefix: str = "") -> Tree:
     """Brings a checkpoint into the structure of `like`; see `state_tree.unflatten`.
 
@@ -224,18 +238,24 @@ def place(contents: Contents, like: Tree, prefix: str = "") -> Tree:
     return state_tree.unflatten(contents if prefix else migrations.present(contents), like, prefix)
 
 
-def newest(directory: PathLike, read: Callable[[Path], Result], warn: Callable[[str], None]) -> Result:
+def newest(
+    directory: PathLike,
+    read: Callable[[Path], Result],
+    warn: Callable[[str], None],
+    order: Callable[[Path], list[Path]] | None = None,
+) -> Result:
     """Returns `read` of the newest checkpoint for which it does not raise `DamagedCheckpoint`.
 
     Args:
       directory: where the checkpoints of a run are.
       read: called with the path of a checkpoint.
       warn: told, in a sentence, about each damaged checkpoint that was passed over.
+      order: which checkpoints of the directory to try, in their order; by default all, the newest first.
 
     Raises:
       NoCheckpoint: there is none; `NoIntactCheckpoint` where there were some.
     """
-    candidates = _listing(Path(directory))
+    candidates = (order or listing)(Path(directory))
     for number, path in enumerate(candidates):
         try:
             return read(path)
@@ -255,7 +275,7 @@ def latest(directory: PathLike) -> Path | None:
         return None
 
 
-def _listing(directory: Path) -> list[Path]:
+def listing(directory: Path) -> list[Path]:
     """The checkpoints of a directory, newest first; one that was being replaced follows its replacement."""
     if not files.is_directory(directory):
         return []

@@ -10,6 +10,7 @@ from pqn.runs.json_text import to_json
 
 # Options that never change what a run learns. They may differ between a run's config.json and its checkpoints.
 MAY_CHANGE = ("eval.", "log.", "save.", "simulators.cores", "simulators.greedy_envs")
+HISTORY = "history"  # the name under which a configuration file also says how it was changed; see `history`
 MOST_TEXT = 200  # characters of a name
 _ALWAYS = {"preset", "total_steps", "seed", "seeds", "env", "network", "learner", "eval", "save"}  # since the first run
 
@@ -27,7 +28,7 @@ def read_config(data: object, where: str) -> Config:
     if not isinstance(data["env"], dict) or "name" not in data["env"]:
         raise RunError(f"{where} is not the configuration of a run: it is not complete")
     try:
-        config = Config.from_dict(data).validate()
+        config = Config.from_dict({name: value for name, value in data.items() if name != HISTORY}).validate()
     except PqnError as error:
         raise RunError(f"{where} is not the configuration of a run: {files.shown(str(error))}") from error
     except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:

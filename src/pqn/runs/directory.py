@@ -6,6 +6,7 @@
       metrics.jsonl       training and evaluation rows
       checkpoints/        the last few complete states
       summary.json        the outcome, written at the end
+      failure.json        why it failed, if it did; removed when it goes on
       .lock               held by the process that trains here
 
 This module never imports jax: listing and plotting runs must be instant.
@@ -18,6 +19,7 @@ import errno
 import os
 import re
 import socket
+import time
 import warnings
 from pathlib import Path
 from types import TracebackType
@@ -26,11 +28,14 @@ from typing import Any, Self
 from pqn.errors import RUN_DIRECTORY, RunError, reason
 from pqn.runs import files
 from pqn.runs.json_text import to_json
+from pqn.runs.removal import remove_run
 
 CONFIG = "config.json"
 ENVIRONMENT = "environment.json"
 METRICS = "metrics.jsonl"
 SUMMARY = "summary.json"
+FAILURE = "failure.json"
+STABILITY = "stability.json"
 CHECKPOINTS = "checkpoints"
 LOCK = ".lock"
 
@@ -49,13 +54,16 @@ class RunDir:
         self._lock: int | None = None  # file descriptor that holds the lock
 
     @classmethod
-    def create(cls, path: PathLike | None = None, *, preset: str = "run", root: PathLike = "runs") -> Self:
+    def create(
+        cls, path: PathLike | None = None, *, preset: str = "run", root: PathLike = "runs", overwrite: bool = False
+    ) -> Self:
         """Make a new, locked run directory, parents included.
 
         Args:
             path: the directory itself; None takes a fresh `<root>/<preset>-<YYYYmmdd-HHMMSS>`.
             preset: names the default directory.
             root: where default directories go.
+            overwrite: remove a run that is there, if it is one and nobody trains in it.
 
         Raises:
             RunError: it already holds a run, another process has it, or it cannot be written.
@@ -67,9 +75,12 @@ class RunDir:
             raise RunError(f"cannot create the run directory {run.path}: a file is in the way") from error
         except OSError as error:
             raise RunError(f"cannot create the run directory {run.path}: {reason(error)}") from error
-        run._refuse_existing()
+        if not overwrite:
+            run._refuse_existing()
         run.lock()
         try:
+            if overwrite:
+                remove_run(run.path, CONFIG, CHECKPOINTS, (ENVIRONMENT, METRICS, SUMMARY, FAILURE, STABILITY))
             run._refuse_existing()  # again: another process may have made its run here before we got the lock
         except RunError:
             run.unlock()
@@ -113,7 +124,7 @@ class RunDir:
         except OSError as error:
             raise RunError(f"cannot write to the run directory {self.path}: {reason(error)}") from error
         try:
-            _flock(descriptor)
+            _flock_soon(descriptor)
         except BlockingIOError as error:
             holder = _holder(descriptor)
             os.close(descriptor)
@@ -179,7 +190,7 @@ class RunDir:
         if files.kind_of(self.path / CONFIG):
             raise RunError(
                 f"{self.path} already holds a run: continue it with `pqn resume {self.path}`, "
-                "or choose another directory"
+                "choose another directory, or replace it with --overwrite (in Python overwrite=True)"
             )
 
 
@@ -228,6 +239,32 @@ def _claim_default(preset: str, root: PathLike) -> Path:
             raise RunError(f"cannot create the run directory {path}: {reason(error)}") from error
         else:
             return path
+
+
+def is_locked(path: Path) -> bool:
+    """Whether a process has the right to write to a run directory. The lock is taken for a moment to find out."""
+    try:
+        import fcntl
+
+        if not files.is_file(path / LOCK):
+            return False
+        with files.open_to_read(path / LOCK) as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except (ImportError, OSError, RunError):
+        return False
+    return False
+
+
+def _flock_soon(descriptor: int) -> None:
+    """`_flock`, tried a few times: `is_locked` holds a lock for a moment."""
+    for _ in range(3):
+        try:
+            return _flock(descriptor)
+        except BlockingIOError:
+            time.sleep(0.02)
+    return _flock(descriptor)
 
 
 def _flock(descriptor: int) -> None:

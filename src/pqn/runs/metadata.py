@@ -10,6 +10,7 @@ import math
 import numpy as np
 
 from pqn.config import Config
+from pqn.runs import files
 from pqn.runs.configs import is_text
 from pqn.runs.leaves import Contents
 
@@ -74,6 +75,16 @@ def identifier(value: object) -> str | None:
     if not isinstance(value, str) or not (is_text(value) and value.isalnum()):
         raise ValueError("it has no proper id of the run")
     return value
+
+
+def origin(data: object) -> str | None:
+    """The name of the run whose weights a run started from; None where it started from fresh ones."""
+    if data is None:
+        return None
+    path = data.get("path") if isinstance(data, dict) else None
+    if not isinstance(path, str):
+        raise ValueError("it does not say from which weights the run started")
+    return files.shown(path)
 
 
 def versions(data: object) -> dict[str, str | None]:

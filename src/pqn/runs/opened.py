@@ -1,6 +1,6 @@
 """Opening a run: the one place where a run directory becomes a configuration, an environment and parameters.
 
-`open_run` reads what a run says about itself, `OpenedRun.newest` its newest intact checkpoint, and `Trained` is that
+`open_run` reads what a run says about itself, `OpenedRun.trained` one of its intact checkpoints, and `Trained` is that
 checkpoint after it was compared with the run: the same run, the same configuration, counters that agree. Evaluating,
 resuming, loading and measuring all start here, so that none of them believes what another would refuse.
 
@@ -15,16 +15,18 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
 from pqn.config import Config
 from pqn.envs import registry, source
-from pqn.errors import CheckpointError, DamagedCheckpoint, EnvError, PqnError, RunError
+from pqn.errors import CheckpointError, ConfigError, DamagedCheckpoint, EnvError, PqnError, RunError
+from pqn.fields import Within, brief, checked
 from pqn.runs import directory as runs
-from pqn.runs import files, metadata, provenance
-from pqn.runs.configs import MAY_CHANGE, describe, differences, read_config
+from pqn.runs import files, history, metadata, provenance
+from pqn.runs.about import network_identity
+from pqn.runs.configs import HISTORY, MAY_CHANGE, describe, differences, is_text, read_config
 from pqn.runs.identity import STRUCTURE, EnvIdentity, identify, spec_difference, spec_from_dict, version_changes
 from pqn.runs.pending import Pending
 
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
     from pqn.types import EnvSpec, Policy
 
 Warn = Callable[[str], None]
+Which = Literal["last", "best"] | int
+"""Which checkpoint of a run: see `OpenedRun.trained`."""
 
 
 def open_run(path: runs.PathLike | runs.RunDir, warn: Warn | None = None) -> OpenedRun:
@@ -47,14 +51,14 @@ def open_run(path: runs.PathLike | runs.RunDir, warn: Warn | None = None) -> Ope
       RunError: it is no run, or one of its files is damaged.
     """
     directory = path if isinstance(path, runs.RunDir) else runs.RunDir.open(path)
-    config = read_config(directory.read_json(runs.CONFIG), str(directory.path / runs.CONFIG))
-    identifier, env, versions = _read_environment(directory)
+    config, changes = _read_plan(directory)
+    identifier, env, versions, origin = _read_environment(directory)
     if env is not None and env.name != config.env.name:
         raise RunError(
             f"{directory.path}: env.name is {config.env.name} in {runs.CONFIG}, but the run was trained in {env.name} "
             f"({runs.ENVIRONMENT}); put the old name back"
         )
-    return OpenedRun(directory, config, identifier, env, versions, warn or _python_warning)
+    return OpenedRun(directory, config, identifier, env, versions, warn or _python_warning, changes, origin)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,6 +71,10 @@ class OpenedRun:
     env: EnvIdentity | None
     versions: dict[str, str | None]
     warn: Warn
+    history: tuple[history.Change, ...] = ()
+    """How its plan was changed."""
+    origin: str | None = None
+    """The run whose weights it started from, as its files call it."""
 
     @property
     def path(self) -> Path:
@@ -84,6 +92,68 @@ class OpenedRun:
         return checkpoint.newest(
             self.directory.checkpoints, lambda path: self._trained(checkpoint.read(path)), self.warn
         )
+
+    def trained(self, which: Which) -> Trained:
+        """One of its checkpoints.
+
+        Args:
+          which: "last", the newest intact one; "best", the one with the highest mean greedy return of those that are
+            kept and were evaluated; or the environment steps, per seed, that it was trained for.
+
+        Raises:
+          NoCheckpoint: there is no such checkpoint, or no intact one.
+          CheckpointError: it is of another run, or of another configuration than the run's.
+        """
+        from pqn.runs import best, checkpoint
+
+        if which == "last":
+            return self.newest()
+        directory, read = self.directory.checkpoints, lambda path: self._trained(checkpoint.read(path))
+        if which == "best":
+            if not best.ranked(directory):
+                self.newest()  # says what is wrong if there is no checkpoint at all
+                raise checkpoint.NoCheckpoint(
+                    f"none of the checkpoints in {directory} was written at an evaluation, so none is the best (let "
+                    f"save.checkpoints equal eval.count); name one by its steps: {self._kept()}"
+                )
+            return checkpoint.newest(directory, read, self.warn, best.ranked)
+        steps = _steps(which)
+        update, rest = divmod(steps, self.config.steps_per_update)
+        path = directory / f"step-{update:012d}"
+        if rest or files.kind_of(path) is None:
+            raise checkpoint.NoCheckpoint(f"{self.path} has no checkpoint of {steps} steps; kept are {self._kept()}")
+        return read(path)
+
+    def _kept(self) -> str:
+        """The steps of its checkpoints, as in "512, 640"."""
+        from pqn.runs import checkpoint
+
+        updates = sorted({int(path.name[5:17]) for path in checkpoint.listing(self.directory.checkpoints)})
+        return ", ".join(str(update * self.config.steps_per_update) for update in updates) or "none"
+
+    def given_network(self, network: object, command: str) -> Config:
+        """The configuration with the run's network, where that is the user's own and was given.
+
+        Raises:
+          ConfigError: it must be given again, or it is not the user's own.
+        """
+        from pqn.networks import given
+
+        return given.of_run(self.config, network, f"pqn {command} {shlex.quote(str(self.path))}")
+
+    def actor(self, trained: Trained, network: object, command: str) -> tuple[Actor, Policy]:
+        """`Trained.actor` with the run's network; another class of network than the recorded one is said."""
+        config = self.given_network(network, command)
+        actor, policies = dataclasses.replace(trained, config=_with_module(trained.config, config)).actor()
+        self.compare_network(trained, actor)
+        return actor, policies
+
+    def compare_network(self, trained: Trained, actor: Actor) -> None:
+        """Says so where the network is of another class than that of the run."""
+        recorded, now = trained.contents.metadata.get("network"), network_identity(actor)
+        before = recorded.get("made") if isinstance(recorded, dict) else None
+        if now is not None and is_text(before) and before != now["made"]:
+            self.warn(f"{self.path} was trained with a network of {before}; this is one of {now['made']}")
 
     def source(self, env: object, command: str) -> source.EnvSource:
         """Where the run's environments come from: its own name if that is harmless, otherwise what the user gave."""
@@ -130,9 +200,10 @@ class OpenedRun:
             )
         if not known:
             self.warn(f"{self.path} has no {runs.ENVIRONMENT}; whether its checkpoints are its own cannot be checked")
+        planned = history.at(self.config, self.history, trained.update)
         refused = {
             name: values
-            for name, values in differences(self.config, trained.config).items()
+            for name, values in differences(planned, trained.config).items()
             if not name.startswith(MAY_CHANGE)
         }
         if refused:
@@ -193,16 +264,43 @@ class Trained:
 # ------------------------------------------------------------------------------------------------------- what is read
 
 
-def _read_environment(directory: runs.RunDir) -> tuple[str | None, EnvIdentity | None, dict[str, str | None]]:
-    """Id, environment and versions from environment.json; nothing where the file is not there."""
+def _read_plan(directory: runs.RunDir) -> tuple[Config, tuple[history.Change, ...]]:
+    """The configuration, and how it was changed, from config.json."""
+    where, data = str(directory.path / runs.CONFIG), directory.read_json(runs.CONFIG)
+    config = read_config(data, where)
+    try:
+        return config, history.parse(data.get(HISTORY), config)
+    except ValueError as error:
+        raise RunError(f"{where} is damaged: {files.shown(str(error))}") from error
+
+
+def _steps(which: object) -> int:
+    try:
+        return checked("checkpoint", Annotated[int, Within(0, 10**15)], which)
+    except ConfigError:
+        raise ConfigError(
+            f"checkpoint is {brief(which)}; it must be 'last', 'best' or the steps that it was trained for"
+        ) from None
+
+
+def _with_module(config: Config, other: Config) -> Config:
+    """The configuration with the network of another."""
+    return config.replace({"network.module": other.network.module})
+
+
+def _read_environment(
+    directory: runs.RunDir,
+) -> tuple[str | None, EnvIdentity | None, dict[str, str | None], str | None]:
+    """Id, environment, versions and origin from environment.json; nothing where the file is not there."""
     if not files.is_file(directory.path / runs.ENVIRONMENT):
-        return None, None, {}
+        return None, None, {}, None
     where, data = directory.path / runs.ENVIRONMENT, directory.read_json(runs.ENVIRONMENT)
     if not isinstance(data, dict):
         raise RunError(f"{where} is damaged: it is not an object")
     try:
         env = EnvIdentity.from_dict(data["env"]) if "env" in data else None
-        return metadata.identifier(data.get("run")), env, metadata.versions(data.get("versions", {}))
+        origin = metadata.origin(data.get("init_from"))
+        return metadata.identifier(data.get("run")), env, metadata.versions(data.get("versions", {})), origin
     except ValueError as error:
         raise RunError(f"{where} is damaged: {error}") from error
 

@@ -53,9 +53,9 @@ class FollowedRun(RunDir):
         self._scratch.cleanup()
 
 
-def create(out: PathLike | None, preset: str) -> RunDir:
+def create(out: PathLike | None, preset: str, overwrite: bool = False) -> RunDir:
     """`RunDir.create` by process 0, for all."""
-    return _of_all(lambda: RunDir.create(out, preset=preset))
+    return _of_all(lambda: RunDir.create(out, preset=preset, overwrite=overwrite))
 
 
 def open_locked(path: PathLike) -> RunDir:
@@ -76,13 +76,20 @@ def progress_of(given: Progress | None) -> Progress:
     return Progress(io.StringIO(), quiet=True)
 
 
-def agree(limit: int, late: bool, caught: str | None) -> tuple[int, bool, str | None]:
-    """What all processes go by: the clock of process 0, and the first signal that any of them caught."""
+def agree(limit: int, late: bool) -> tuple[int, bool]:
+    """What all processes go by: the clock of process 0."""
     if processes.count() == 1:
-        return limit, late, caught
-    said = processes.gather_json([limit, late, caught])
-    (limit, late, _), signals = said[0], [signal for _, _, signal in said if signal]
-    return limit, late, signals[0] if signals else None
+        return limit, late
+    limit, late = processes.gather_json([limit, late])[0]
+    return limit, late
+
+
+def agree_to_stop(signal: str | None, reason: str | None) -> tuple[str | None, str | None]:
+    """The first signal that any process caught, and the first reason that a callback of any of them had."""
+    if processes.count() == 1:
+        return signal, reason
+    signals, reasons = zip(*processes.gather_json([signal, reason]), strict=True)
+    return next(filter(None, signals), None), next(filter(None, reasons), None)
 
 
 def _of_all(make: Callable[[], RunDir]) -> RunDir:

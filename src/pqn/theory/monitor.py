@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -54,6 +53,8 @@ class Monitor:
         self.program, self.network = program, actor.network
         self.envs = max(1, min(program.env.num_envs, transitions // program.config.learner.rollout_steps))
         params = program.state_shape.learner.params
+        if "head" not in params:
+            raise ConfigError("stability is measured on networks whose output layer is called head; this one has none")
         # A network without hidden layers is all final layer: there is nothing to split.
         self.final = final_layer_mask(params, ("head",)) if set(params) != {"head"} else None
         self._meter = make_meter(self.q_values, final=self.final, iterations=iterations)
@@ -117,7 +118,8 @@ def measure_run(
     transitions: int = 1024,
     iterations: int = 40,
     *,
-    env: Any = None,
+    env: object = None,
+    network: object = None,
     warn: Callable[[str], None] | None = None,
 ) -> tuple[StabilityReport, int]:
     """Measures a run's newest intact checkpoint; returns the report and the environment steps trained.
@@ -128,6 +130,7 @@ def measure_run(
       transitions: see `Monitor`.
       iterations: see `Monitor`.
       env: the environment, where the run was trained in one of your own; see `pqn.train`.
+      network: the network, where the run was trained with one of your own. Its output layer must be called `head`.
       warn: told what the user should know, in a sentence; by default a Python warning.
 
     Raises:
@@ -136,7 +139,7 @@ def measure_run(
       EnvError: its environment must be given again, or what was given is another.
     """
     opened = open_run(run, warn)
-    config = opened.config
+    config = opened.given_network(network, "stability")
     if not 0 <= index < config.seeds:
         raise ConfigError(f"{run} has {config.seeds} seeds, numbered from 0; there is no number {index}")
     source, trained = opened.source(env, "stability"), opened.newest()

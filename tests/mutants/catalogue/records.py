@@ -20,7 +20,7 @@ MUTATIONS = [
     ),
     mutation(
         "training-never-looks-at-the-end",
-        "training.py",
+        "training/pace.py",
         "self.count > 0 and update > 0 and",
         "self.count > 0 and 0 < update < self.updates and",
         "The final parameters are neither evaluated nor saved.",
@@ -28,7 +28,7 @@ MUTATIONS = [
     ),
     mutation(
         "training-divergence-unnoticed",
-        "training.py",
+        "training/loop.py",
         "fault = first_fault(totals)",
         "fault = first_fault(totals) and None",
         "A run goes on after its parameters became NaN.",
@@ -36,7 +36,7 @@ MUTATIONS = [
     ),
     mutation(
         "training-rows-twice-after-resume",
-        "training.py",
+        "training/loop.py",
         "self.metrics.truncate_after(self.update)",
         "self.metrics.truncate_after(10**9)",
         "A resumed run repeats the rows that were logged after its checkpoint.",
@@ -44,7 +44,7 @@ MUTATIONS = [
     ),
     mutation(
         "training-resume-forgets-the-last-evaluation",
-        "training.py",
+        "training/loop.py",
         '"eval_returns": self.last_eval,',
         '"eval_returns": None,',
         "A run killed after its last evaluation ends with no score.",
@@ -156,7 +156,7 @@ MUTATIONS = [
     ),
     mutation(
         "metrics-pending-lost-at-resume",
-        "training.py",
+        "training/loop.py",
         "self.update, self.pending = trained.update, trained.pending",
         "self.update, self.pending = trained.update, Pending()",
         "The first row after a resume leaves out what was counted before it.",

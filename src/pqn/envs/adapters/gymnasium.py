@@ -59,14 +59,16 @@ def make(
     build = _Builder(name, kwargs)
     if vectorization_mode == "vector_entry_point":
         envs = _explained(full, partial(gymnasium.make_vec, name, num_envs, vectorization_mode, **kwargs))
-        return GymnasiumEnv(_spec(full, envs), num_envs, lambda: envs)
+        return GymnasiumEnv(spec_of(full, envs), num_envs, lambda: envs)
     one = _explained(full, build)
-    spec = _spec(full, one)
+    spec = spec_of(full, one)
     one.close()
     mode = MODES[autoreset_mode]
     start = partial(SyncVectorEnv, [build] * num_envs, copy=False, autoreset_mode=mode)
     if vectorization_mode == "async":
-        start = partial(AsyncVectorEnv, [build] * num_envs, copy=False, context=_context(context), autoreset_mode=mode)
+        start = partial(
+            AsyncVectorEnv, [build] * num_envs, copy=False, context=start_method(context), autoreset_mode=mode
+        )
     return GymnasiumEnv(spec, num_envs, start, concurrent=vectorization_mode == "async")
 
 
@@ -81,6 +83,11 @@ def is_harmless(name: str, options: Mapping[str, object]) -> bool:
         for value in options.values()
     )
     return words and "render_mode" not in options and ":" not in name and _is_own(name)
+
+
+def is_known(name: str) -> bool:
+    """Whether Gymnasium has an environment of this id."""
+    return name in gymnasium.registry
 
 
 def _is_own(name: str) -> bool:
@@ -109,7 +116,7 @@ class GymnasiumEnv:
     def reset(self, seeds: np.ndarray) -> TimeStep:
         if self._envs is None:
             self._envs = self._start()
-            self._mode = _mode(self._envs)
+            self._mode = autoreset_mode_of(self._envs)
             self._convert = _converter(self._envs.single_observation_space, self.spec)
             self._first_action = int(self._envs.single_action_space.start)
         own = isinstance(self._envs, SyncVectorEnv | AsyncVectorEnv)
@@ -193,18 +200,19 @@ class _Builder:
         return gymnasium.make(self.name, disable_env_checker=True, **cast(dict[str, Any], self.kwargs))
 
 
-def _context(context: str) -> str:
+def start_method(context: str = "forkserver") -> str:
+    """How processes are started: not by a fork, which JAX does not survive."""
     known = multiprocessing.get_all_start_methods()
     return context if context in known else "spawn"
 
 
-def _mode(envs: VectorEnv) -> AutoresetMode:
+def autoreset_mode_of(envs: VectorEnv) -> AutoresetMode:
     """How a vector environment resets. Where its metadata do not say so, it is the older default of Gymnasium."""
     mode = envs.metadata.get("autoreset_mode", AutoresetMode.NEXT_STEP)
     return mode if isinstance(mode, AutoresetMode) else AutoresetMode(mode)
 
 
-def _spec(name: str, env: gymnasium.Env | VectorEnv) -> EnvSpec:
+def spec_of(name: str, env: gymnasium.Env | VectorEnv) -> EnvSpec:
     """From the spaces of an environment, or of a vector environment, to a spec."""
     if isinstance(env, VectorEnv):
         action, obs = env.single_action_space, env.single_observation_space

@@ -6,6 +6,7 @@ one sentence. What it could not check (a truncation that never happened, for exa
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from typing import cast
 
@@ -15,8 +16,8 @@ from pqn.envs.autoreset import Autoreset
 from pqn.envs.check import host_envs, jax_envs
 from pqn.envs.check.declared import check_shapes, check_single, check_spec
 from pqn.envs.check.promises import Trace, check_ends, check_final_obs, check_lengths, check_numbers
-from pqn.envs.contract import HostEnv, JaxEnv, SingleEnv
-from pqn.envs.objects import as_env, as_jax_env
+from pqn.envs.contract import HostEnv, JaxEnv
+from pqn.envs.objects import as_env, as_jax_env, is_gymnasium
 from pqn.types import EnvSpec, TimeStep
 
 QUICK_STEPS = 3
@@ -45,19 +46,23 @@ class CheckReport:
         return "\n".join([head, *(f"note: {note}" for note in self.notes)])
 
 
-def check_env(env: JaxEnv | SingleEnv | HostEnv, steps: int = 200, seed: int = 0, num_envs: int = 4) -> CheckReport:
+def check_env(env: object, steps: int = 200, seed: int = 0, num_envs: int = 4) -> CheckReport:
     """Checks an environment against the contract of `JaxEnv` or `HostEnv` by running it.
 
     Args:
-      env: a `JaxEnv`; a `SingleEnv`, which is wrapped in `Autoreset` first; or a `HostEnv`, which is not closed.
+      env: a `JaxEnv`; a `SingleEnv`, which is wrapped in `Autoreset` first; a `HostEnv`, which is not closed; or an
+        environment of Gymnasium, of which copies are run.
       steps: how long to run; best are more steps than the longest episode has.
       seed: of the resets and of the random actions.
-      num_envs: copies of a `SingleEnv`; the others have their own number.
+      num_envs: copies of a `SingleEnv` or of an environment of Gymnasium; the others have their own number.
 
     Raises:
       EnvError: the first broken promise, as one sentence.
     """
     source = f"the {type(env).__name__}"
+    if is_gymnasium(env):
+        with contextlib.closing(cast(HostEnv, as_env(env, num_envs, source))) as copies:
+            return _check_host(copies, steps, seed)
     if hasattr(env, "send"):
         return _check_host(cast(HostEnv, as_env(env, getattr(env, "num_envs", 1), source)), steps, seed)
     return _check_jax(as_jax_env(env, getattr(env, "num_envs", num_envs), source), steps, seed)
@@ -92,7 +97,8 @@ def check_quickly(env: JaxEnv | HostEnv, seed: int = 0) -> None:
 def is_ours(env: object) -> bool:
     """Whether an environment, or the one inside `Autoreset`, comes with this package, whose tests check it."""
     inner = env.env if isinstance(env, Autoreset) else env
-    return all(type(one).__module__.partition(".")[0] == "pqn" for one in (env, inner))
+    kinds = (type(env), type(inner), getattr(env, "made_of", type(env)))
+    return all(kind.__module__.partition(".")[0] == "pqn" for kind in kinds)
 
 
 def _check_jax(env: JaxEnv, steps: int, seed: int) -> CheckReport:

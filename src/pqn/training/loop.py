@@ -1,171 +1,51 @@
 """The host loop: compiled chunks, and between them everything that touches the disk, the screen or the user.
 
-`train` starts a run, `resume` continues one; both end in `_Loop.fit`. A run is a pure function of its configuration:
-the loop only decides where to look at it, never what it computes.
+A run is a pure function of its configuration: the loop only decides where to look at it, never what it computes.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import os
-import signal
 import time
-import uuid
-from pathlib import Path
-from types import FrameType
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from pqn.config import Config
-from pqn.device import enable_compilation_cache
-from pqn.envs.source import given
-from pqn.errors import CheckpointError, EnvFailed, Interrupted, RunError, explained
+from pqn.callbacks import Callback, Moment, ask
+from pqn.errors import EnvFailed, Interrupted, RunError
 from pqn.hosts import processes
-from pqn.play import Agent, load
 from pqn.programs import evaluation, health
 from pqn.programs.base import Program, RunState
-from pqn.programs.make import make_program
 from pqn.programs.spread import placement
 from pqn.programs.totals import first_fault
 from pqn.progress import Progress, Status
 from pqn.runs import checkpoint, files, provenance, shared
 from pqn.runs import directory as runs
-from pqn.runs.identity import EnvIdentity, identify, spec_to_dict
-from pqn.runs.loggers import check_loggers, open_loggers, scalars
-from pqn.runs.metrics import MetricsWriter, Row
-from pqn.runs.opened import OpenedRun, Trained, describe, differences, open_run
+from pqn.runs.about import About
+from pqn.runs.best import Best
+from pqn.runs.identity import spec_to_dict
+from pqn.runs.loggers import open_loggers, scalars
+from pqn.runs.metrics import MetricsWriter, Row, read_metrics
+from pqn.runs.opened import Trained
 from pqn.runs.pending import Pending
-
-SECONDS_PER_CHUNK = 1.0  # how long the program may run before the host looks at signals and the clock
-
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """What a finished run hands back."""
-
-    run: Path
-    summary: dict[str, Any]
-
-    def agent(self, seed: int | None = None) -> Agent:
-        """The trained agent; see `pqn.load`."""
-        return load(self.run, seed)
+from pqn.training.pace import Every, Signals, pace
+from pqn.training.result import Result
 
 
-@explained()
-def train(
-    config: Config, *, env: object = None, out: str | os.PathLike[str] | None = None, progress: Progress | None = None
-) -> Result:
-    """Trains `config` in a new run directory.
-
-    Args:
-      config: what to train; see `pqn.preset`.
-      env: your own environment instead of `config.env.name`: a name, a `SingleEnv`, or a function of `num_envs` that
-        makes a `JaxEnv` or a `HostEnv`. The run records what it was, and wants it again to be resumed or evaluated.
-      out: the run directory; by default `runs/<preset>-<time>`.
-      progress: where to report; by default to standard error.
-
-    Raises:
-      PqnError: with a sentence for the user. `Interrupted` after Ctrl-C, `Diverged` on NaN or infinity.
-    """
-    config.validate()
-    check_loggers(config.log.to)
-    enable_compilation_cache()
-    progress = shared.progress_of(progress)
-    source = given(config.env.name if env is None else env, config.env.kwargs)
-    config = dataclasses.replace(
-        config, env=dataclasses.replace(config.env, name=source.name, kwargs=dict(source.kwargs))
-    )
-    program = make_program(config, source)  # before the directory exists: a bad option leaves no litter
-    with shared.create(out, config.preset) as run, contextlib.closing(program):
-        about = _About(uuid.uuid4().hex, identify(source, program.algorithm.spec))
-        machine = provenance.describe_environment() | {"device": provenance.describe_device()}
-        # First: a configuration makes a run of the directory, and a run must have its id.
-        run.write_json(runs.ENVIRONMENT, machine | about.to_dict())
-        run.write_json(runs.CONFIG, config.to_dict())
-        if rounded := config.rounding():
-            progress.note(rounded)
-        loop = _Loop(program, run, progress, about)
-        loop.compile()
-        return loop.fit(program.init())
-
-
-@explained()
-def resume(run: str | os.PathLike[str], *, env: object = None, progress: Progress | None = None) -> Result:
-    """Continues a run from its newest intact checkpoint, to exactly the state an uninterrupted run would reach.
-
-    Args:
-      run: a run directory.
-      env: the environment, where the run was trained in one of your own; see `train`.
-      progress: where to report; by default to standard error.
-
-    Raises:
-      PqnError: with a sentence for the user: what was found is not this run, or not its environment.
-    """
-    progress = shared.progress_of(progress)
-    with shared.open_locked(run) as directory, contextlib.ExitStack() as stack:
-        opened = open_run(directory, progress.warn)
-        source = opened.source(env, "resume")
-        trained = _newest(opened, progress)
-        config = opened.config
-        enable_compilation_cache()
-        program = make_program(config, source)
-        stack.enter_context(contextlib.closing(program))
-        if trained is None:
-            identity = identify(source, program.algorithm.spec)
-        else:
-            identity = opened.compare(trained, source, program.algorithm.spec)
-            _say_changes(opened, trained, progress)
-        state = None if trained is None else checkpoint.place(trained.contents, program.saved_shape())
-        loop = _Loop(program, directory, progress, _About(opened.id, identity))
-        loop.restore(trained)
-        if loop.update >= config.updates:
-            progress.note(f"{run} is already complete ({config.updates} updates)")
-            return loop.complete()
-        directory.forget(runs.SUMMARY)  # of an end that is no more
-        loop.compile()
-        return loop.fit(program.init() if state is None else program.restore(state, progress.note))
-
-
-class _About(NamedTuple):
-    """What identifies a run, in its environment.json and in each of its checkpoints."""
-
-    run: str | None  # None: the run is older than this
-    env: EnvIdentity
-
-    def to_dict(self) -> dict[str, object]:
-        return {"run": self.run, "env": self.env.to_dict()}
-
-
-def _newest(opened: OpenedRun, progress: Progress) -> Trained | None:
-    """The checkpoint to go on from; None for a run that was stopped before its first."""
-    try:
-        return opened.newest()
-    except checkpoint.NoIntactCheckpoint as error:
-        raise CheckpointError(
-            f"{error}; to start anew, train in another directory, or remove {opened.directory.checkpoints} and resume"
-        ) from error
-    except checkpoint.NoCheckpoint as reason:
-        progress.warn(f"{reason}; starting from the beginning")
-        return None
-
-
-def _say_changes(opened: OpenedRun, trained: Trained, progress: Progress) -> None:
-    """Names the options that were changed since the checkpoint, all of which may."""
-    changed = differences(opened.config, trained.config)
-    if changed:
-        progress.warn(f"changed since the checkpoint: {describe(changed)}")
-    if opened.config.log.to:
-        progress.note(f"metrics also go to {', '.join(opened.config.log.to)} (log.to)")
-
-
-class _Loop:
+class Loop:
     """One process's work on one run."""
 
-    def __init__(self, program: Program, run: runs.RunDir, progress: Progress, about: _About):
+    def __init__(
+        self,
+        program: Program,
+        run: runs.RunDir,
+        progress: Progress,
+        about: About,
+        callbacks: Sequence[Callback] = (),
+    ):
         self.program, self.config, self.run, self.progress = program, program.config, run, progress
-        self.about = about
+        self.about, self.callbacks = about, callbacks
         self.metrics = MetricsWriter(run.metrics)
         for name in self.config.log.to:
             files.is_directory(run.path / name)  # where they write; a link must not lead them elsewhere
@@ -175,7 +55,13 @@ class _Loop:
         self.earlier = {"wall": 0.0, "train": 0.0}  # seconds spent by earlier processes of this run
         self.train_seconds = 0.0
         self.began = self.saved_at = time.perf_counter()
+        self.saved_update: int | None = None  # of the checkpoint that this process wrote last
         self.last_eval: np.ndarray | None = None
+        self.evaluated_at: int | None = None  # update of that evaluation
+        self.best = Best()  # the checkpoint to keep although it is old
+        self.save_at_once = False  # whether to save before the first update
+        self.reason: str | None = None  # why a callback ends the run
+        self.failure: Exception | None = None  # of a callback
         self.pending = Pending()
         self.monitor: Any = None  # of stability; most runs have none
 
@@ -184,12 +70,27 @@ class _Loop:
         if trained is None:
             self.metrics.truncate_after(-1)
             return
+        self.best = Best.of(self.run.checkpoints)
         self.update, self.pending = trained.update, trained.pending
+        self.saved_update = trained.update
         self.earlier, self.last_eval = trained.seconds, trained.eval_returns
         self.metrics.truncate_after(self.update)
         gap = self.metrics.gap(self.update - self.pending.updates, trained.rows)
         if gap:
             self.progress.warn(f"{self.run.metrics} is not complete: {gap}")
+        evaluated_at = trained.contents.metadata.get("eval_update")
+        self.evaluated_at = evaluated_at if isinstance(evaluated_at, int) else None
+        if self.callbacks:
+            self.replay(read_metrics(self.run.metrics))
+
+    def replay(self, rows: Sequence[Row]) -> None:
+        """Shows the rows of earlier processes to the callbacks: they shall decide as if nothing had interrupted."""
+        for row in rows:
+            update, step = row.get("update"), row.get("step")
+            if not isinstance(update, int) or not isinstance(step, int):
+                raise RunError(f"{self.run.metrics} is damaged: it has a row without update or step")
+            moment = Moment(row, update, step, self.seconds(), self.run.path, replayed=True)
+            self.reason = self.reason or ask(self.callbacks, moment)
 
     def compile(self) -> None:
         self.progress.note(f"run directory: {self.run.path}")
@@ -200,17 +101,19 @@ class _Loop:
             self.progress.note(placed)
 
     def fit(self, state: RunState) -> Result:
-        """Runs to the end, to divergence or to the first signal, whichever comes first."""
+        """Runs to the end, to divergence, to the first signal or until a callback ends it, whichever comes first."""
         config = self.config
         counts = (config.log.rows, config.eval.count, config.log.stability, config.save.checkpoints)
-        log, evaluate, stability, save = (_Every(config.updates, count) for count in counts)
+        log, evaluate, stability, save = (Every(config.updates, count) for count in counts)
         limit = 1
-        with _Signals() as signals, self.metrics, contextlib.ExitStack() as stack:
+        with Signals() as signals, self.metrics, contextlib.ExitStack() as stack:
             for logger in self.loggers:
                 stack.callback(logger.close)
             if self.update == 0 and config.eval.count and self.last_eval is None:
                 self.evaluate(state)
-            while self.update < config.updates:
+            if self.save_at_once:
+                self.save(state)
+            while self.update < config.updates and not self.ends(state, signals.caught):
                 stop = min(schedule.next(self.update) for schedule in (log, evaluate, stability, save))
                 count = min(stop - self.update, limit)
                 began = time.perf_counter()
@@ -220,25 +123,48 @@ class _Loop:
                     raise self.rescue(failure, failure.state, time.perf_counter() - began) from failure
                 seconds = time.perf_counter() - began
                 self.after_chunk(totals, count, seconds)
-                pace = _pace(limit, count, seconds)
-                limit, late, caught = shared.agree(pace, self.minutes_passed(), signals.caught)
-                due = save.at(self.update) or late or caught
-                # Not where the clock or a signal asks for a checkpoint: rows must not depend on either.
+                limit, late = shared.agree(pace(limit, count, seconds), self.minutes_passed())
+                # Not where the clock, a signal or a callback asks for a checkpoint: rows must not depend on these.
                 if log.at(self.update) or save.at(self.update):
                     self.write_row()
                 if evaluate.at(self.update):
                     self.evaluate(state)
                 if stability.at(self.update):
                     self.measure_stability(state)
-                if due:
+                if save.at(self.update) or late:
                     self.save(state)
-                if caught and self.update < config.updates:
-                    self.progress.end()
-                    raise Interrupted(
-                        f"stopped by {caught} at update {self.update} of {config.updates}; "
-                        f"continue with: pqn resume {self.run.path}"
-                    )
+                self.show(None)
         return self.finish()
+
+    def ends(self, state: RunState, signal: str | None) -> bool:
+        """Whether a callback ends the run; everything is saved then.
+
+        Raises:
+          Interrupted: the user did, by a signal.
+          Exception: of a callback.
+        """
+        signal, self.reason = shared.agree_to_stop(signal, self.reason)
+        if not (signal or self.reason or self.failure):
+            return False
+        if self.saved_update != self.update:
+            self.save(state)
+        self.progress.end()
+        if self.failure:
+            raise self.failure
+        if signal:
+            raise Interrupted(
+                f"stopped by {signal} at update {self.update} of {self.config.updates}; "
+                f"continue with: pqn resume {self.run.path}"
+            )
+        return True
+
+    def show(self, row: Row | None) -> None:
+        """Shows a row that was written, or just the clock, to the callbacks."""
+        moment = Moment(row, self.update, self.steps, self.seconds(), self.run.path)
+        try:
+            self.reason = self.reason or ask(self.callbacks, moment)
+        except Exception as error:  # of the user's code: what was learned is saved before it goes on its way
+            self.failure = self.failure or error
 
     def after_chunk(self, totals: dict[str, np.ndarray], count: int, seconds: float) -> None:
         self.update += count
@@ -257,7 +183,8 @@ class _Loop:
         """Saves what was learned before an environment failed, and returns the sentence that says so."""
         if failure.done:
             self.after_chunk(failure.totals, failure.done, seconds)
-        self.save(state)
+        if self.saved_update != self.update:
+            self.save(state)
         self.progress.end()
         kept = checkpoint.latest(self.run.checkpoints)
         return EnvFailed(
@@ -280,7 +207,7 @@ class _Loop:
             raise self.rescue(failure, state) from failure
         if result is None:  # nothing to report yet
             return
-        self.last_eval = np.asarray(result.ret, np.float64)
+        self.last_eval, self.evaluated_at = np.asarray(result.ret, np.float64), self.update
         row: Row = {
             "kind": "eval",
             "update": self.update,
@@ -306,6 +233,7 @@ class _Loop:
         self.metrics.write(row)
         for logger in self.loggers:
             logger.write(row["step"], scalars(row))
+        self.show(row)
 
     def save(self, state: RunState) -> None:
         self.metrics.sync()  # rows up to a checkpoint must not be lost where the checkpoint is not
@@ -316,13 +244,17 @@ class _Loop:
             "spec": spec_to_dict(self.program.algorithm.spec),
             "seconds": {"wall": self.wall(), "train": self.earlier["train"] + self.train_seconds},
             "eval_returns": self.last_eval,
+            "eval_update": self.evaluated_at,
             "pending": self.pending.to_dict(),
             "rows": self.metrics.counts,
             **self.about.to_dict(),
         }
-        saved = self.program.snapshot(state)
-        checkpoint.save(self.run.checkpoints, saved, self.update, meta, keep=self.config.save.keep)
-        self.saved_at = time.perf_counter()
+        saved, keep = self.program.snapshot(state), self.config.save
+        if self.evaluated_at == self.update and self.last_eval is not None:
+            self.best.consider(self.update, evaluation.mean(self.last_eval))
+        also = [self.best.update] if keep.best and self.best.update is not None else []
+        checkpoint.save(self.run.checkpoints, saved, self.update, meta, keep=keep.keep, also=also)
+        self.saved_at, self.saved_update = time.perf_counter(), self.update
 
     def complete(self) -> Result:
         """The result of a run that has ended before, whose summary may have been lost since."""
@@ -351,7 +283,9 @@ class _Loop:
             "eval_return": None
             if returns is None
             else {"mean": evaluation.mean(returns), "per_seed": evaluation.means(returns)},
+            "eval_step": None if self.evaluated_at is None else self.evaluated_at * config.steps_per_update,
             "eval_unfinished": self.unfinished(),
+            "stopped": self.stopped(),
             "device": provenance.describe_device(),
             "peak_memory_bytes": provenance.peak_memory(),
             "peak_process_bytes": provenance.peak_process_memory(),
@@ -359,6 +293,12 @@ class _Loop:
         }
         self.run.write_json(runs.SUMMARY, summary)
         return Result(self.run.path, runs.read_summary(self.run))
+
+    def stopped(self) -> dict[str, Any] | None:
+        """Why the run ended before its plan was fulfilled; None where it was."""
+        if self.update >= self.config.updates:
+            return None
+        return {"reason": self.reason, "update": self.update, "planned_updates": self.config.updates}
 
     def unfinished(self) -> dict[str, Any] | None:
         """How many episodes of the last evaluation did not end, and are in none of its means."""
@@ -374,8 +314,12 @@ class _Loop:
         """Environment steps done, per seed."""
         return self.update * self.config.steps_per_update
 
+    def seconds(self) -> float:
+        """Since this process began to work on the run."""
+        return time.perf_counter() - self.began
+
     def wall(self) -> float:
-        return self.earlier["wall"] + time.perf_counter() - self.began
+        return self.earlier["wall"] + self.seconds()
 
     def minutes_passed(self) -> bool:
         return time.perf_counter() - self.saved_at > 60.0 * self.config.save.minutes
@@ -400,52 +344,3 @@ class _Loop:
             "rate": rate,
             "eta": left / rate if rate else None,
         }
-
-
-class _Every:
-    """Evenly spaced points of a run: `count` of them, the last at its end; none when `count` is 0."""
-
-    def __init__(self, updates: int, count: int):
-        self.updates, self.count = updates, count
-
-    def at(self, update: int) -> bool:
-        return self.count > 0 and update > 0 and self._point(update * self.count // self.updates) == update
-
-    def next(self, update: int) -> int:
-        return self._point(update * self.count // self.updates + 1)
-
-    def _point(self, number: int) -> int:
-        """The update of a point, counted from 1; computed and not kept, since a run may ask for a billion."""
-        return min(-(-self.updates * number // self.count), self.updates) if self.count else self.updates
-
-
-def _pace(limit: int, count: int, seconds: float) -> int:
-    """Chunk length that keeps the host's look at the world about once a second, growing at most eightfold a time."""
-    return max(1, min(8 * max(limit, count), int(SECONDS_PER_CHUNK * count / max(seconds, 1e-6))))
-
-
-class _Signals:
-    """Turns the first Ctrl-C, SIGTERM or SIGHUP into a note for the loop; a second one acts at once, as usual."""
-
-    def __init__(self) -> None:
-        self.caught: str | None = None
-        self._old: dict[int, Any] = {}
-
-    def __enter__(self) -> _Signals:
-        hangup = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []
-        if hangup and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:  # `nohup`: the user wants it ignored
-            hangup = []
-        for number in (signal.SIGINT, signal.SIGTERM, *hangup):
-            try:
-                self._old[number] = signal.signal(number, self._catch)
-            except ValueError:  # not in the main thread: the program around us handles signals
-                break
-        return self
-
-    def _catch(self, number: int, frame: FrameType | None) -> None:
-        self.caught = signal.Signals(number).name
-        signal.signal(number, self._old[number])
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._old.items():
-            signal.signal(number, handler)
