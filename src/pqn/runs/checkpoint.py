@@ -84,12 +84,13 @@ def save(
         raise ValueError(f"at least one checkpoint must be kept, not {keep}")
     directory = Path(directory)
     final = directory / f"step-{step:012d}"
+    kept = {f"step-{number:012d}" for number in also}
     if isinstance(state, Blocks):
-        return _save_together(final, state, metadata or {}, keep)
+        return _save_together(final, state, metadata or {}, keep, kept)
     leaves, arrays = state_tree.flatten(state)
     data = serialise(arrays, metadata={"format": "pqn"})
     _write_whole(final, {DATA: data, MANIFEST: manifest.write(data, leaves, step, metadata or {})})
-    _prune(directory, final, keep, {f"step-{number:012d}" for number in also})
+    _prune(directory, final, keep, kept)
     return final
 
 
@@ -126,7 +127,9 @@ def _put_in_place(temporary: Path, final: Path) -> None:
     fsync_directory(final.parent)
 
 
-def _save_together(final: Path, state: Blocks, metadata: Mapping[str, object], keep: int | None) -> Path:
+def _save_together(
+    final: Path, state: Blocks, metadata: Mapping[str, object], keep: int | None, also: Collection[str]
+) -> Path:
     """Every process writes what its devices hold; process 0 seals it when all have done so."""
     temporary, is_first = final.parent / f"{_TEMPORARY}{final.name}-parts", processes.index() == 0
     leaves = state_tree.described(state.whole)
@@ -142,7 +145,7 @@ def _save_together(final: Path, state: Blocks, metadata: Mapping[str, object], k
         found = [manifest.as_part(part) for made in written for part in made]
         _write(temporary / MANIFEST, manifest.write_parts(found, leaves, int(final.name[5:]), metadata))
         _put_in_place(temporary, final)
-        _prune(final.parent, final, keep)
+        _prune(final.parent, final, keep, also)
 
     parts.together(final, lambda: _make_temporary(temporary) if is_first else None)
     written = parts.together(final, write)
