@@ -24,7 +24,7 @@ from pqn.algorithms.descent import Descent
 from pqn.algorithms.pqn import l2_penalty, taken
 from pqn.algorithms.segments import counted, mean
 from pqn.arrays import expand
-from pqn.config import replayed
+from pqn.config import replayed, sequence_length, steps_to_sample
 from pqn.device import device_memory, size
 from pqn.errors import ConfigError
 from pqn.types import Array, Inputs, PyTree, Rollout
@@ -72,11 +72,6 @@ class Replay(Descent):
     def actor(self) -> QActor:
         return QActor(self.config, self.spec)
 
-    @property
-    @abc.abstractmethod
-    def lookahead(self) -> int:
-        """n, how many steps after the last one with a loss the targets need."""
-
     @abc.abstractmethod
     def values(self, params: PyTree, q: Array, batch: Sequences, fixed: PyTree) -> Array:
         """V of each step [L + n, B], joint over agents, from the network's own Q-values [L + n, B, M, A] or others."""
@@ -92,15 +87,14 @@ class Replay(Descent):
 
     @property
     def sequence(self) -> int:
-        """W + L + n, steps in a sample."""
-        return self.config.learner.burn_in + self.config.segment_length + self.lookahead
+        """W + L + n, steps in a sample; n is 1 unless `target.n_step` says otherwise."""
+        return sequence_length(self.config)
 
     @property
     def filling_updates(self) -> int:
         """Updates that only fill the buffer."""
         config = self.config
-        fresh = config.learner.rollout_steps if replayed(config) < config.replay.batch else 0
-        needed = max(-(-config.replay.start // config.env.num_envs), self.sequence + fresh)
+        needed = max(-(-config.replay.start // config.env.num_envs), steps_to_sample(config))
         return -(-needed // config.learner.rollout_steps) - 1
 
     def check(self) -> None:
