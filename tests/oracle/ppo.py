@@ -23,7 +23,9 @@ class Reader(Network):
     heads: tuple[str, ...] = ()
 
     def _head(self, params: Params, x: Array) -> Array:
-        return np.concatenate([dense(params, name, x) for name in self.heads], axis=-1)
+        outs = [dense(params, name, x) for name in self.heads]
+        variants = max(len(out) for out in outs)
+        return np.concatenate([np.broadcast_to(out, (variants, *out.shape[1:])) for out in outs], axis=-1)
 
 
 class PPO(PQN):
