@@ -19,7 +19,8 @@ def test_the_target_network_moves_every_so_many_updates(interval, rate):
     hyper, state = Hyper.of(one.config), one.init(jax.random.key(0))
     jax.tree.map(np.testing.assert_array_equal, state.target, one.policy(state))
     other = jax.tree.map(lambda x: x + 1, state.target)
-    prepare = jax.jit(lambda state, key: one.prepare(state, numbered(0), key, hyper)[1].fixed)
+    data = one.remember(one.empty_buffer(), numbered(0), jax.random.key(0))[1]
+    prepare = jax.jit(lambda state, key: one.prepare(state, data, key, hyper)[1].fixed)
     for updates in range(4):
         moved = prepare(state._replace(target=other, updates=jnp.int32(updates)), jax.random.key(0))
         share = rate if updates % interval == 0 else 0.0

@@ -28,7 +28,7 @@ def learner(algorithm: str = "dqn", **options) -> Replay:
         "learner.minibatches": 2,
         "replay.size": 11 * N,  # no multiple of T: the write head wraps within a rollout
         "replay.start": 0,
-        "replay.batch": 2,
+        "replay.batch": 4,
         "total_steps": 10_000,
     }
     made = make_algorithm(Config().replace(base | options, algorithm=algorithm).validate(), SPEC)
@@ -110,6 +110,24 @@ def test_what_is_no_transition_or_has_no_successor_is_not_usable():
     assert plain.usable[:, :T].all() and not plain.ended.any()
 
 
+def test_a_new_episode_follows_no_step_of_an_episode_that_is_still_open():
+    """So it is where a run was resumed with simulators that had to start anew."""
+    one = learner(**{"learner.segment_length": 4, "target.n_step": 2})
+    state = one.init(jax.random.key(0))
+    first = jnp.zeros((T, N, 1), bool).at[0].set(True).at[2].set(True)
+    discount = jnp.full((T, N), 0.9).at[1, 0].set(0.0)  # where the episode had ended, all is well
+    whole = numbered(0, discount=discount)
+    buffer = one.add(one.empty_buffer(), whole._replace(inputs=whole.inputs._replace(first=first)))
+    buffer = one.add(buffer, numbered(1))
+    hyper = Hyper.of(one.config)
+    work = one.work(state, one.remember(buffer, numbered(2), jax.random.key(0))[1], jax.random.key(1), hyper)
+    found = work.segments
+    env, time = np.asarray(found.inputs.obs)[..., 0, 0], np.asarray(found.inputs.obs)[..., 0, 1]
+    expected = (time != 1) | (env == 0)
+    assert not expected.all()
+    np.testing.assert_array_equal(found.usable, expected)
+
+
 # ---- when learning starts ----
 
 
@@ -162,24 +180,36 @@ def test_the_first_gradient_step_is_taken_when_the_buffer_has_enough(options):
 # ---- memory ----
 
 
-def test_a_buffer_that_does_not_fit_is_refused_in_a_sentence(monkeypatch):
-    config = tiny({"replay.size": 2_000_000, "replay.start": 64}, algorithm="dqn", seeds=3)
+@pytest.mark.parametrize(("place", "where", "has"), [("device", "device", 2**27), ("auto", "machine", 2**28)])
+def test_a_buffer_that_does_not_fit_is_refused_in_a_sentence(monkeypatch, place, where, has):
+    options = {"replay.size": 2_000_000, "replay.start": 64, "replay.place": place}
+    config = tiny(options, algorithm="dqn", seeds=3)
     build(tiny())  # the environments' own functions are wrapped when they are imported
     compiled = []
     monkeypatch.setattr(jax, "jit", lambda *args, **kwargs: compiled.append(args))
     monkeypatch.setattr(replay, "device_memory", lambda: 2**27)
-    # Of each step: four floats, whether it starts an episode, an action, a reward, ended and usable.
-    needed = 3 * 2_000_000 * (16 + 1 + 4 + 4 + 1 + 1)
-    fits = 2_000_000 * 2**27 // needed
+    monkeypatch.setattr(replay, "machine_memory", lambda: 2**28)
+    # Of each step: four floats, whether it starts an episode, an action, a reward, ended and usable. And two numbers.
+    needed = 3 * (2_000_000 * (16 + 1 + 4 + 4 + 1 + 1) + 5)
     with pytest.raises(ConfigError) as error:
         build(config)
     assert str(error.value) == (
-        f"replay.size 2000000 needs a buffer of {needed / 2**30:.1f} GB for 3 seeds, and there are 0.1 GB of memory; "
-        f"a replay.size well below {fits} fits"
+        f"replay.size 2000000 needs a buffer of {needed / 2**30:.1f} GB for 3 seeds, and this {where} has "
+        f"{has / 2**30:.1f} GB of memory; a replay.size well below {2_000_000 * has // needed} fits"
     )
     assert not compiled
 
 
+def test_a_buffer_is_on_the_host_where_it_would_fill_the_device(monkeypatch):
+    one = learner(**{"replay.size": 300})
+    for share, on_host in ((0.69, False), (0.71, True)):
+        monkeypatch.setattr(replay, "device_memory", lambda share=share: one.buffer_bytes / share)
+        assert one.buffer_on_host == on_host
+    monkeypatch.setattr(replay, "device_memory", lambda: np.inf)
+    places = {place: learner(**{"replay.place": place}).buffer_on_host for place in ("auto", "device", "host")}
+    assert places == {"auto": False, "device": False, "host": True}
+
+
 def test_no_size_is_too_large_for_the_sentence():
-    with pytest.raises(ConfigError, match=r"replay.size 1000000000000 needs a buffer of \d+\.\d GB, and there are"):
+    with pytest.raises(ConfigError, match=r"replay.size 1000000000000 needs a buffer of \d+\.\d GB, and this"):
         build(tiny({"replay.size": 10**12, "replay.start": 64}, algorithm="dqn"))
