@@ -112,7 +112,7 @@ def test_what_is_no_transition_or_has_no_successor_is_not_usable():
 
 def test_a_new_episode_follows_no_step_of_an_episode_that_is_still_open():
     """So it is where a run was resumed with simulators that had to start anew."""
-    one = learner(**{"learner.segment_length": 4, "target.n_step": 2})
+    one = learner(**{"learner.segment_length": 4, "target.n_step": 2, "learner.minibatches": 20})
     state = one.init(jax.random.key(0))
     first = jnp.zeros((T, N, 1), bool).at[0].set(True).at[2].set(True)
     discount = jnp.full((T, N), 0.9).at[1, 0].set(0.0)  # where the episode had ended, all is well
@@ -180,7 +180,7 @@ def test_the_first_gradient_step_is_taken_when_the_buffer_has_enough(options):
 # ---- memory ----
 
 
-@pytest.mark.parametrize(("place", "where", "has"), [("device", "device", 2**27), ("auto", "machine", 2**28)])
+@pytest.mark.parametrize(("place", "where", "has"), [("device", "device", 2**27), ("auto", "machine", 2**26)])
 def test_a_buffer_that_does_not_fit_is_refused_in_a_sentence(monkeypatch, place, where, has):
     options = {"replay.size": 2_000_000, "replay.start": 64, "replay.place": place}
     config = tiny(options, algorithm="dqn", seeds=3)
@@ -188,7 +188,7 @@ def test_a_buffer_that_does_not_fit_is_refused_in_a_sentence(monkeypatch, place,
     compiled = []
     monkeypatch.setattr(jax, "jit", lambda *args, **kwargs: compiled.append(args))
     monkeypatch.setattr(replay, "device_memory", lambda: 2**27)
-    monkeypatch.setattr(replay, "machine_memory", lambda: 2**28)
+    monkeypatch.setattr(replay, "machine_memory", lambda: 2**26)
     # Of each step: four floats, whether it starts an episode, an action, a reward, ended and usable. And two numbers.
     needed = 3 * (2_000_000 * (16 + 1 + 4 + 4 + 1 + 1) + 5)
     with pytest.raises(ConfigError) as error:
