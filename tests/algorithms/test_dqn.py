@@ -26,9 +26,8 @@ def test_the_target_network_moves_every_so_many_updates(interval, rate):
         share = rate if updates % interval == 0 else 0.0
 
         def check(got, old, new, share=share):
-            if not jnp.issubdtype(got.dtype, jnp.floating):  # a counter of a batch norm is copied or stays
-                np.testing.assert_array_equal(got, new if share else old)
-            elif share in (0.0, 1.0):  # to the bit
+            # Counters of batch norms are copied or stay; and a whole copy is one to the bit.
+            if not jnp.issubdtype(got.dtype, jnp.floating) or share in (0.0, 1.0):
                 np.testing.assert_array_equal(got, new if share else old)
             else:
                 np.testing.assert_allclose(got, old + share * (new - old), rtol=1e-6)

@@ -29,7 +29,9 @@ def test_the_name_chooses_the_class(monkeypatch):
     monkeypatch.setitem(ALGORITHMS, "one-more", ())
     assert type(make_algorithm(Config().replace(algorithm="one-more"), SPEC)) is Another
     assert type(make_algorithm(Config(), SPEC)) is PQN
-    found = {name: type(make_algorithm(Config().replace(algorithm=name), SPEC)) for name in ("dqn", "pqn-replay", "ppo")}
+    found = {
+        name: type(make_algorithm(Config().replace(algorithm=name), SPEC)) for name in ("dqn", "pqn-replay", "ppo")
+    }
     assert found == {"dqn": DQN, "pqn-replay": PQNReplay, "ppo": PPO}
 
 

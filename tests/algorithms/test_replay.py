@@ -172,7 +172,7 @@ def test_the_first_gradient_step_is_taken_when_the_buffer_has_enough(options):
         same = jax.tree.map(lambda a, b: bool((a == b).all()), (after.params, after.opt), (state.params, state.opt))
         moved.append(not all(jax.tree.leaves(same)))
         assert (float(metrics["grad_norm"]) > 0) == moved[-1]
-        assert int(after.updates) == number + 1 and bool((after.buffer.current_index == (number + 1) * T % 11))
+        assert int(after.updates) == number + 1 and bool(after.buffer.current_index == (number + 1) * T % 11)
         state = after
     assert moved == [number >= one.filling_updates for number in range(4)]
 

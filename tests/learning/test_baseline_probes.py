@@ -33,30 +33,38 @@ def check(program, q, wanted, atol):
 @pytest.mark.parametrize(
     ("env", "options"),
     [
-        ("two-step", DQN | {"target.double": True}),
-        ("masked", DQN | {"target.n_step": 2, "learner.eps_finish": 0.0, "learner.eps_decay": 1.0}),
+        pytest.param("two-step", DQN | {"target.double": True}, marks=pytest.mark.slow),
         ("masked", PQN_REPLAY | {"replay.share": 0.5}),
-        ("end-or-truncation", PQN_REPLAY),
     ],
 )
 def test_values_are_those_of_the_closed_form(env, options):
-    if env == "end-or-truncation":  # the value of the third state is known; the cut state is not learned
-        program, q = tabular(env, 300, options)
-        wanted = program.env.env.optimal_q(GAMMA)
-        np.testing.assert_allclose(q[[0, 2]], wanted[[0, 2]], atol=1e-2)
-        return
     program, q = tabular(env, 400, options)
-    wanted = program.env.env.optimal_q(GAMMA)
-    if options.get("target.n_step"):  # explores less and less: the values of the best actions are what is learned
-        best = np.where(program.env.env.legal, wanted, -np.inf).argmax(-1)
-        assert np.where(program.env.env.legal, q, -np.inf).argmax(-1).tolist() == best.tolist()
-        q, wanted = q[[0, 1], best], wanted[[0, 1], best]
-        np.testing.assert_allclose(q, wanted, atol=5e-2)
-    else:
-        check(program, q, wanted, atol=1e-2)
+    check(program, q, program.env.env.optimal_q(GAMMA), atol=1e-2)
 
 
-@pytest.mark.parametrize("options", [DQN | {"target.n_step": 3}, PQN_REPLAY | {"learner.segment_length": 4}])
+@pytest.mark.slow
+def test_a_cut_step_is_not_learned_and_spoils_no_other():
+    program, q = tabular("end-or-truncation", 300, PQN_REPLAY)
+    np.testing.assert_allclose(q[[0, 2]], program.env.env.optimal_q(GAMMA)[[0, 2]], atol=1e-2)
+
+
+def test_n_step_returns_find_the_best_legal_actions():
+    """It explores less and less: in the end the values of the best actions are learned."""
+    options = DQN | {"target.n_step": 2, "learner.eps_finish": 0.0, "learner.eps_decay": 1.0}
+    program, q = tabular("masked", 400, options)
+    legal, wanted = program.env.env.legal, program.env.env.optimal_q(GAMMA)
+    best = np.where(legal, wanted, -np.inf).argmax(-1)
+    assert np.where(legal, q, -np.inf).argmax(-1).tolist() == best.tolist()
+    np.testing.assert_allclose(q[[0, 1], best], wanted[[0, 1], best], atol=5e-2)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        DQN | {"target.n_step": 3},
+        pytest.param(PQN_REPLAY | {"learner.segment_length": 4}, marks=pytest.mark.slow),
+    ],
+)
 def test_cut_episodes_are_learned_from_up_to_their_last_step(options):
     """Reward 1 for ever, cut every 5 steps: V = 1/(1 − γ), from steps whose successors are in the buffer."""
     program, q = tabular("endless", 800, {"learner.lam": 0.9, "learner.lr": 0.1} | options)
@@ -90,7 +98,7 @@ def trained(env: str, updates: int, options: dict[str, Any]) -> tuple[Any, Any, 
 PPO = {"algorithm": "ppo", "ppo.entropy": 0.0}
 
 
-@pytest.mark.parametrize("critic", ["shared", "separate"])
+@pytest.mark.parametrize("critic", ["shared", pytest.param("separate", marks=pytest.mark.slow)])
 def test_ppo_finds_the_best_legal_actions_and_what_they_are_worth(critic):
     """Of `masked`: first 2, then 0, worth ½ + γ and 1. The illegal actions would pay 10."""
     program, learner, earned = trained("masked", 120, PPO | {"ppo.critic": critic, "learner.reward_scale": 1.0})
@@ -103,7 +111,7 @@ def test_ppo_finds_the_best_legal_actions_and_what_they_are_worth(critic):
 
 def test_ppo_bootstraps_where_an_episode_is_cut():
     """Reward 1 for ever, cut every 5 steps: V = 1/(1 − γ)."""
-    program, learner, _ = trained("endless", 300, PPO | {"learner.lr": 3e-2, "network.hidden": ()})
+    program, learner, _ = trained("endless", 300, PPO | {"learner.lr": 0.1, "network.hidden": ()})
     obs = jnp.asarray(program.env.env.observations)[:, None]
     seen = Seen(Inputs(obs, jnp.zeros(obs.shape[:2], bool)))
     found = np.asarray(program.algorithm.actor.value(learner, (), seen))[program.env.env.acting]
@@ -131,12 +139,12 @@ def test_only_memory_answers_what_was_shown_three_steps_ago(options):
 UNIFORM = {"learner.eps_finish": 1.0, "learner.lam": 0.0, "learner.lr": 5e-3, "network.hidden": (32,)}
 
 
-@pytest.mark.parametrize("critic", ["separate", "world"])
+@pytest.mark.parametrize("critic", [pytest.param("separate", marks=pytest.mark.slow), "world"])
 def test_ippo_and_mappo_coordinate(critic):
     assert trained("team-match", 80, PPO | {"ppo.critic": critic})[2] == TeamMatch.best
 
 
-@pytest.mark.parametrize("mixer", ["vdn", "qmix"])
+@pytest.mark.parametrize("mixer", [pytest.param("vdn", marks=pytest.mark.slow), "qmix"])
 def test_a_payoff_that_is_no_sum_needs_qmix_from_a_buffer_too(mixer):
     """Both learn from uniformly random play; only the mixture can say that 8 is more than 7."""
     options = UNIFORM | DQN | {"learner.mixer": mixer, "replay.batch": 64, "learner.gamma": 0.99}

@@ -48,7 +48,9 @@ class DQN(PQN):
         if lived * s.envs < r.start or lived < reach + (s.steps - 1 if r.fresh else 0):
             return NOTHING
         count = s.epochs * s.minibatches
-        rows = [self.gradient_step(self.sequences(picks), self.lr(self.done * count + k)) for k, picks in enumerate(orders)]
+        rows = [
+            self.gradient_step(self.sequences(picks), self.lr(self.done * count + k)) for k, picks in enumerate(orders)
+        ]
         return {name: float(np.mean([row[name] for row in rows])) for name in NOTHING}
 
     def move_target(self) -> None:

@@ -19,7 +19,7 @@ import pqn
 from pqn.progress import Progress
 from pqn.runs import checkpoint
 
-DQN = {
+DQN: dict[str, object] = {
     "algorithm": "dqn",
     "replay.size": 200,  # less than the 640 steps of the run
     "replay.start": 100,
@@ -27,7 +27,7 @@ DQN = {
     "target.interval": 3,
     "target.n_step": 2,
 }
-PPO = {"algorithm": "ppo", "network.memory": "gru", "network.memory_size": 8, "ppo.critic": "world"}
+PPO: dict[str, object] = {"algorithm": "ppo", "ppo.critic": "world"}
 KILLED = """
     import os, signal
     import pqn
