@@ -93,13 +93,63 @@ def test_an_option_has_one_name_in_a_file():
             Config.from_dict(data)
 
 
-def test_an_algorithm_is_one_of_those_that_are_listed():
-    with pytest.raises(ConfigError, match="algorithm is 'dqn'; it must be one of pqn"):
-        Config().replace(algorithm="dqn")
-    ALGORITHMS.append("dqn")
-    try:
-        assert Config().replace(algorithm="dqn").algorithm == "dqn"
-        with pytest.raises(ConfigError, match="it must be one of pqn, dqn; did you mean 'dqn'"):
-            Config().replace(algorithm="dqm")
-    finally:
-        ALGORITHMS.remove("dqn")
+def test_an_algorithm_is_one_of_those_that_are_listed(monkeypatch):
+    with pytest.raises(ConfigError, match="algorithm is 'sarsa'; it must be one of pqn, pqn-replay, dqn, ppo"):
+        Config().replace(algorithm="sarsa")
+    monkeypatch.setitem(ALGORITHMS, "sarsa", ())
+    assert Config().replace(algorithm="sarsa").algorithm == "sarsa"
+    with pytest.raises(ConfigError, match="it must be one of pqn, pqn-replay, dqn, ppo, sarsa; did you mean 'sarsa'"):
+        Config().replace(algorithm="sarsb")
+
+
+# ---- options of one algorithm ----
+
+SOME = {"replay": ("replay.batch", 7), "target": ("target.double", True), "ppo": ("ppo.critic", "shared")}
+FITS = {"replay.size": 1000, "replay.start": 100, "env.num_envs": 4, "learner.rollout_steps": 4}
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_options_of_another_algorithm_are_refused(algorithm):
+    for group, (option, value) in SOME.items():
+        config = Config().replace({option: value}, algorithm=algorithm)
+        if group in ALGORITHMS[algorithm]:
+            assert config.validate() is config
+        else:
+            readers = " or ".join(name for name, groups in ALGORITHMS.items() if group in groups)
+            with pytest.raises(ConfigError) as error:
+                config.validate()
+            assert str(error.value) == (
+                f"{option} is set, but algorithm {algorithm} does not read it; "
+                f"leave it out, or set algorithm to {readers}"
+            )
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"replay.size": 15}, "replay.size 15 holds 3 steps of each environment .* at least 16"),
+        ({"replay.size": 16, "replay.start": 0}, None),
+        ({"replay.size": 40, "replay.start": 0, "target.n_step": 10}, "sequence need 11, so it must be at least 44"),
+        ({"replay.size": 44, "replay.start": 0, "target.n_step": 10}, None),
+        ({"replay.start": 1001}, "replay.start 1001 is more than replay.size 1000"),
+        ({"total_steps": 100}, "replay.start 100 is not less than the 96 steps of the run"),
+        ({"replay.share": 0.4, "replay.batch": 40}, "replay.share 0.4 of replay.batch 40 leaves 24 sequences"),
+        ({"replay.share": 0.6, "replay.batch": 40}, None),
+        # With a share for the last rollout, a sequence that starts T - 1 steps earlier must still be there.
+        ({"replay.size": 16, "replay.start": 0, "replay.share": 0.5}, "sequence need 5, so it must be at least 20"),
+        ({"replay.size": 20, "replay.start": 0, "replay.share": 0.5}, None),
+        ({"learner.minibatches": 3}, None),  # of a buffer, not of a rollout
+    ],
+)
+def test_a_buffer_holds_what_is_sampled(options, sentence):
+    config = Config().replace(FITS | options, algorithm="dqn")
+    if sentence is None:
+        config.validate()
+    else:
+        with pytest.raises(ConfigError, match=sentence):
+            config.validate()
+
+
+def test_a_run_must_be_long_enough_to_learn_from_its_buffer():
+    with pytest.raises(ConfigError, match="learning never starts"):
+        Config().replace(FITS | {"replay.start": 0, "target.n_step": 30, "total_steps": 64}, algorithm="dqn").validate()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pqn.returns import lambda_returns
+from pqn.returns import lambda_returns, n_step_returns
 
 GAMMA = 0.9
 
@@ -57,6 +57,15 @@ def test_matches_the_definition(episode, lam):
     rewards, discounts, values = episode
     got = lambda_returns(*(jnp.asarray(x, jnp.float32) for x in (rewards, discounts, values)), lam)
     np.testing.assert_allclose(got, definition(rewards, discounts, values, lam), rtol=1e-4, atol=1e-4)
+
+
+@given(episodes(), st.integers(1, 12))
+def test_n_step_returns_are_those_of_the_definition(episode, n):
+    rewards, discounts, values = episode
+    n = min(n, len(rewards))
+    got = n_step_returns(*(jnp.asarray(x, jnp.float32) for x in (rewards, discounts, values)), n)
+    expected = [n_step_return(rewards, discounts, values, t, n) for t in range(len(rewards) - n + 1)]
+    np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4)
 
 
 def late_bootstrap(rewards, discounts, next_values, lam):

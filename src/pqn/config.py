@@ -527,7 +527,7 @@ def _check_replay(config: Config) -> None:
         return
     replay, learner, num_envs = config.replay, config.learner, config.env.num_envs
     length = replay.size // num_envs  # of the buffer, for one environment
-    needed = max(learner.rollout_steps, learner.burn_in + config.segment_length + config.target.n_step)
+    needed = max(learner.rollout_steps, steps_to_sample(config))
     if length < needed:
         raise ConfigError(
             f"replay.size {replay.size} holds {length} steps of each environment (env.num_envs {num_envs}); a rollout "
@@ -546,12 +546,31 @@ def _check_replay(config: Config) -> None:
         )
     if config.shards > 1 and replay.place == "host":
         raise ConfigError("replay.place host needs a run without shards; set shards to 1, or replay.place to device")
+    if needed * num_envs > config.steps:
+        raise ConfigError(
+            f"a sequence needs {needed} steps of each environment (env.num_envs {num_envs}), and the run has only "
+            f"{config.steps} steps: learning never starts; raise total_steps"
+        )
     fresh = sequences_of(config)[1] * config.shards
     if fresh > learner.rollout_steps // config.segment_length * num_envs:
         raise ConfigError(
             f"replay.share {replay.share:g} of replay.batch {replay.batch} leaves {fresh} sequences for the last "
             "rollout, which has fewer; raise replay.share, or lower replay.batch"
         )
+
+
+def sequence_length(config: Config) -> int:
+    """W + L + n, steps in a sample of the buffer."""
+    return config.learner.burn_in + config.segment_length + config.target.n_step
+
+
+def steps_to_sample(config: Config) -> int:
+    """Steps of each environment that the buffer must hold before it can be sampled from.
+
+    Where some sequences are to end in the last rollout, one that ends with its first step must be there as a whole.
+    """
+    before = config.learner.rollout_steps - 1 if sequences_of(config)[1] else 0
+    return sequence_length(config) + before
 
 
 def sequences_of(config: Config) -> tuple[int, int]:

@@ -69,7 +69,9 @@ def sampled(uniform: Array, logits: Array, avail: Array | None, epsilon: Array |
     logits = masked(logits, avail)
     below_one = 1.0 - jnp.finfo(jnp.float32).epsneg  # the ratio may round to 1, which no sum exceeds
     position = jnp.minimum(uniform / jnp.maximum(epsilon, jnp.finfo(jnp.float32).tiny), below_one)
-    total = jnp.cumsum(jax.nn.softmax(logits), axis=-1)
+    chances = jax.nn.softmax(logits)
+    # Where no action is legal, none has a probability, and the action is 0: nobody's, as in `epsilon_greedy`.
+    total = jnp.cumsum(chances if avail is None else jnp.where(avail, chances, 0.0), axis=-1)
     drawn = jnp.argmax(total > position[..., None] * total[..., -1:], axis=-1)
     return jnp.where(uniform < epsilon, drawn, jnp.argmax(logits, axis=-1)).astype(jnp.int32)
 

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 from pqn.algorithms import make_algorithm
+from pqn.algorithms.dqn import DQN
+from pqn.algorithms.ppo import PPO
 from pqn.algorithms.pqn import PQN
+from pqn.algorithms.pqn_replay import PQNReplay
 from pqn.config import ALGORITHMS, Config
 from pqn.errors import ConfigError
 from pqn.types import EnvSpec
@@ -23,12 +26,13 @@ class Another(PQN):
 
 def test_the_name_chooses_the_class(monkeypatch):
     monkeypatch.setitem(sys.modules, "pqn.algorithms.one_more", SimpleNamespace(ALGORITHM=Another))
-    ALGORITHMS.append("one-more")
-    try:
-        assert type(make_algorithm(Config().replace(algorithm="one-more"), SPEC)) is Another
-    finally:
-        ALGORITHMS.remove("one-more")
+    monkeypatch.setitem(ALGORITHMS, "one-more", ())
+    assert type(make_algorithm(Config().replace(algorithm="one-more"), SPEC)) is Another
     assert type(make_algorithm(Config(), SPEC)) is PQN
+    found = {
+        name: type(make_algorithm(Config().replace(algorithm=name), SPEC)) for name in ("dqn", "pqn-replay", "ppo")
+    }
+    assert found == {"dqn": DQN, "pqn-replay": PQNReplay, "ppo": PPO}
 
 
 def test_a_network_that_cannot_take_the_observations_is_refused():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ import numpy as np
 
 from oracle import ring as rings
 from oracle.networks import Network, Params, Stats
-from oracle.pqn import Chance, Settings
+from oracle.pqn import Chance, PPOSettings, ReplaySettings, Settings
 from oracle.ring import Ring
 from pqn.algorithms.base import schedules
 from pqn.config import Config
@@ -48,6 +49,7 @@ class Start(NamedTuple):
     luck: np.ndarray  # [N] of the environments
     luck_beside: np.ndarray  # [E] of the greedy ones beside them
     chances: list[Chance]  # of each update, and of one more
+    target: tuple[Params, Stats]  # of a target network; empty without one
 
 
 class Finish(NamedTuple):
@@ -58,6 +60,7 @@ class Finish(NamedTuple):
     totals: dict[str, float]  # over all updates
     env: rings.State | None = None  # of a compiled program
     greedy: np.ndarray | None = None  # [2, E] return and length of the first greedy episodes, NaN: none has ended
+    target: tuple[Params, Stats] = ({}, {})
 
 
 # --- environments ---------------------------------------------------------------------------------------------------
@@ -148,6 +151,7 @@ def settings(config: Config, ring: Ring) -> Settings:
         last_reward=n.last_reward,
         agent_id=n.agent_id,
         mixer=c.mixer,
+        activation=n.activation,
     )
     per_update = c.rollout_steps * config.env.num_envs
     return Settings(
@@ -174,7 +178,29 @@ def settings(config: Config, ring: Ring) -> Settings:
         fresh_targets=c.targets == "minibatch",
         bootstrap_truncation=c.bootstrap_truncation,
         overlap=config.simulators.overlap,
+        replay=_replay(config) if config.algorithm in ("dqn", "pqn-replay") else None,
+        ppo=PPOSettings(**dataclasses.asdict(config.ppo)) if config.algorithm == "ppo" else None,
     )
+
+
+def _replay(config: Config) -> ReplaySettings:
+    r, t = config.replay, config.target
+    return ReplaySettings(
+        length=r.size // config.env.num_envs,
+        start=r.start,
+        fresh=_old(config) < r.batch,
+        target_network=config.algorithm == "dqn",
+        interval=t.interval,
+        rate=t.rate,
+        double=t.double,
+        n_step=t.n_step,
+        huber=t.loss == "huber",
+    )
+
+
+def _old(config: Config) -> int:
+    """Sequences of a minibatch that come from anywhere in the buffer."""
+    return round(config.replay.share * config.replay.batch)
 
 
 # --- runs -----------------------------------------------------------------------------------------------------------
@@ -190,18 +216,18 @@ def compiled(config: Config, ring: Ring, updates: int, seed: int, optimizer_step
       optimizer_steps: how many steps the optimiser is told to have taken before.
     """
     program = CompiledProgram(config, lambda n: JaxRing(ring, n))
-    params, stats = _invent(program.state_shape.learner)
+    invented = _invent(program.state_shape.learner)
 
-    def run(seeds: Any, params: Any, stats: Any) -> Any:
+    def run(seeds: Any, invented: Any) -> Any:
         state = jax.vmap(program.init_one)(seeds)
-        state = state._replace(learner=_with(state.learner, params, stats, optimizer_steps))
+        state = state._replace(learner=_with(state.learner, invented, optimizer_steps))
         return program._chunk(state, program.hyper, jnp.int32(updates))
 
-    after, (totals, _) = jax.jit(run, compiler_options=QUICK)(program.seeds, params, stats)
+    after, (totals, _) = jax.jit(run, compiler_options=QUICK)(program.seeds, invented)
     named = dict(zip(program.total_names, np.asarray(totals)[:, seed].tolist(), strict=True))
     env = rings.State(*(np.asarray(x)[seed] for x in after.stream.env))
-    start = _start(config, ring, params, stats, updates, seed)
-    return start, Finish(*_read(after.learner.params, after.learner.stats, seed), named, env)
+    start = _start(config, ring, invented, updates, seed)
+    return start, _finish(after.learner, seed, named, env=env)
 
 
 @SMALL_MIXER
@@ -212,25 +238,31 @@ def simulated(config: Config, ring: Ring, updates: int, seed: int, optimizer_ste
         program.compile()
     try:
         state = program.init()
-        params, stats = _invent(state.learner)
-        state = state._replace(learner=_with(state.learner, params, stats, optimizer_steps))
+        invented = _invent(state.learner)
+        state = state._replace(learner=_with(state.learner, invented, optimizer_steps))
         after, totals = program.chunk(state, updates)
         beside = program.evaluate(after) if config.eval.count else None
     finally:
         program.close()
     named = {name: float(value[seed]) for name, value in totals.items()}
-    start = _start(config, ring, params, stats, updates, seed)
+    start = _start(config, ring, invented, updates, seed)
     greedy = None if beside is None else np.stack([beside.ret[seed], beside.length[seed]])
-    return start, Finish(*_read(after.learner.params, after.learner.stats, seed), named, greedy=greedy)
+    return start, _finish(after.learner, seed, named, greedy=greedy)
 
 
-def _with(learner: Any, params: Any, stats: Any, optimizer_steps: int) -> Any:
+def _with(learner: Any, invented: Any, optimizer_steps: int) -> Any:
     count = learner.opt.count + jnp.int32(optimizer_steps)
-    return learner._replace(params=params, stats=stats, opt=learner.opt._replace(count=count))
+    params, stats, target = invented
+    return learner._replace(params=params, stats=stats, target=target, opt=learner.opt._replace(count=count))
 
 
-def _invent(learner: Any) -> tuple[Any, Any]:
-    """Parameters and statistics in which nothing is zero or one: a bias that is ignored must show."""
+def _finish(learner: Any, seed: int, totals: dict[str, float], **more: Any) -> Finish:
+    target = _read(*learner.target, seed) if learner.target else ({}, {})
+    return Finish(*_read(learner.params, learner.stats, seed), totals, target=target, **more)
+
+
+def _invent(learner: Any) -> tuple[Any, Any, Any]:
+    """Parameters, statistics and a target network in which nothing is zero or one: a bias that is ignored must show."""
     generator = np.random.default_rng(5)
 
     def invented(path: Any, leaf: Any) -> np.ndarray:
@@ -247,11 +279,11 @@ def _invent(learner: Any) -> tuple[Any, Any]:
             value = generator.normal(0.0, 1.0 / np.sqrt(shape[0]), shape)
         return np.broadcast_to(value.astype(leaf.dtype), leaf.shape).copy()
 
-    both = (learner.params, learner.stats)
-    return jax.tree_util.tree_map_with_path(invented, both)
+    parts = (learner.params, learner.stats, learner.target)
+    return jax.tree_util.tree_map_with_path(invented, parts)
 
 
-def _start(config: Config, ring: Ring, params: Any, stats: Any, updates: int, seed: int) -> Start:
+def _start(config: Config, ring: Ring, invented: Any, updates: int, seed: int) -> Start:
     """The first parameters, and the random numbers of a run from its seed."""
     key, _, env_key = jax.random.split(jax.random.key(config.seed + seed), 3)
     beside_key = jax.random.fold_in(env_key, np.iinfo(np.int32).max)
@@ -260,12 +292,40 @@ def _start(config: Config, ring: Ring, params: Any, stats: Any, updates: int, se
         for key, count in ((env_key, config.env.num_envs), (beside_key, config.simulators.greedy_envs))
     )
     s, chances = settings(config, ring), []
-    for _ in range(updates + 1):
+    for update in range(updates + 1):
         key, collect_key, learn_key = jax.random.split(key, 3)
         uniform = _uniform(collect_key, (s.steps // s.segment, s.segment, s.envs, ring.agents))
-        bits = _bits(learn_key, (s.epochs, s.steps // s.segment * s.envs))
-        chances.append(Chance(np.asarray(uniform).reshape(s.steps, s.envs, ring.agents), np.argsort(bits, axis=1)))
-    return Start(*_read(params, stats, seed), luck, luck_beside, chances)
+        if s.replay is None:
+            orders = np.argsort(_bits(learn_key, (s.epochs, s.steps // s.segment * s.envs)), axis=1)
+        else:
+            orders = _picks(config, s, learn_key, update)
+        chances.append(Chance(np.asarray(uniform).reshape(s.steps, s.envs, ring.agents), orders))
+    params, stats, target = invented
+    return Start(*_read(params, stats, seed), luck, luck_beside, chances, _read(*target, seed) if target else ({}, {}))
+
+
+def _picks(config: Config, s: Settings, key: Any, update: int) -> np.ndarray:
+    """Environment and first step, counted from the oldest in the buffer, of each sequence [K, B, 2].
+
+    The first part is how flashbax draws, the second how the rest is drawn from the last rollout.
+    """
+    assert s.replay is not None
+    count, batch, old = s.epochs * s.minibatches, config.replay.batch, _old(config)
+    reach, held = s.burn_in + s.segment + s.replay.n_step, min((update + 1) * s.steps, s.replay.length)
+    picks = np.zeros((count, batch, 2), int)
+
+    def integers(key: Any, columns: int, below: int) -> np.ndarray:
+        return np.asarray(jax.random.randint(key, (count * columns,), 0, max(below, 1))).reshape(count, columns)
+
+    if old:
+        rest, for_start = jax.random.split(key)
+        picks[:, :old, 0] = integers(jax.random.split(rest)[1], old, s.envs)
+        picks[:, :old, 1] = integers(for_start, old, held - reach + 1)
+    if old < batch:
+        key = jax.random.fold_in(key, 1)
+        picks[:, old:, 0] = integers(jax.random.fold_in(key, 1), batch - old, s.envs)
+        picks[:, old:, 1] = held - reach - integers(key, batch - old, s.steps)
+    return picks
 
 
 _uniform = functools.partial(jax.jit, static_argnums=1)(jax.random.uniform)

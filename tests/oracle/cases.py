@@ -16,6 +16,7 @@ PIECES = {  # T steps in segments of L, each after a burn-in of W
     "short": (6, 2, 0),
     "warmed": (6, 3, 2),
     "fully warmed": (4, 0, 4),
+    "replayed warmed": (4, 2, 1),
 }
 HARD = 1e-5  # a gradient this short is below all rounding: see `clash`
 
@@ -73,6 +74,57 @@ SIMULATED: Choices = {
     "seeds": (1, 2),
 }
 
+PROGRAMS = ("compiled", "overlapped")
+REPLAYED: Choices = {
+    "algorithm": ("dqn", "pqn-replay"),
+    "program": PROGRAMS,
+    "mixer": ("vdn", "qmix", "independent"),
+    "move": ((1, 1.0), (2, 0.3)),  # every so many updates, so far
+    "pieces": ("default", "replayed warmed"),
+    "memory": ("none", "lstm"),
+    "cuts": ("limit", "anywhere"),
+    "n_step": (1, 3),
+    "double": (False, True),
+    "huber": (False, True),
+    "share": (1.0, 0.5),
+    "buffer": ((48, 12), (36, 30)),  # steps that it holds, and before learning
+    "agents": (1, 2),
+    "masked": (False, True),
+    "world": (False, True),
+    "next_step": (False, True),
+    "bootstrap": (True, False),
+    "last_action": (False, True),
+    "norm_input": ("none", "batch"),
+    "l2_inner": (0.0, 0.2),
+    "returns": ((0.9, 0.0), (0.99, 0.65)),
+    "optimizer": ("adam", "radam later"),
+    "seeds": (1, 2),
+}
+PPO: Choices = {
+    "program": PROGRAMS,
+    "critic": ("shared", "separate", "world"),
+    "pieces": ("default", "warmed"),
+    "returns": ((0.9, 0.0), (0.99, 0.65)),
+    "memory": ("none", "gru"),
+    "cuts": ("limit", "anywhere"),
+    "agents": (1, 2),
+    "masked": (False, True),
+    "world": (False, True),
+    "next_step": (False, True),
+    "bootstrap": (True, False),
+    "clip": (0.2, 0.05),
+    "clip_value": (False, True),
+    "normalize": (False, True),
+    "activation": ("relu", "tanh"),
+    "last_action": (False, True),
+    "last_reward": (False, True),
+    "agent_id": (False, True),
+    "norm_input": ("none", "batch"),
+    "optimizer": ("adam", "radam later"),
+    "seeds": (1, 2),
+}
+MISSING = {"last_reward": False, "targets": "rollout"}  # what `options` asks for and these choices do not have
+
 
 def clash(a: tuple[str, Any], b: tuple[str, Any]) -> bool:
     """Whether two choices cannot meet, or could not be told from others if they did."""
@@ -89,16 +141,24 @@ def clash(a: tuple[str, Any], b: tuple[str, Any]) -> bool:
         # Then RAdam's first steps, which are as long as the gradients, are too short to be seen.
         or (batch_norm and both.get("optimizer") == "radam")
         or (both.get("clip") == HARD and both.get("optimizer") == "radam")
+        # Without a target network, what belongs to it stays as it is.
+        or (both.get("algorithm") == "pqn-replay" and any(both.get(name) for name in ("double", "huber")))
+        or (both.get("algorithm") == "pqn-replay" and both.get("n_step", 1) > 1)
+        or (both.get("algorithm") == "pqn-replay" and both.get("move", (1, 1.0)) != (1, 1.0))
+        # A sequence of seven steps, and another three for those of the last rollout, do not fit.
+        or (both.get("share") == 0.5 and both.get("n_step", 1) > 1)
+        or (both.get("critic") == "world" and PIECES[both.get("pieces", "default")][2] > 0)
     )
 
 
 def ring(case: dict[str, Any]) -> Ring:
-    return Ring(**{name: case[name] for name in RINGS})
+    return Ring(**{name: case.get(name, False) for name in RINGS})
 
 
 def options(case: dict[str, Any]) -> dict[str, Any]:
     """The configuration of a case."""
     steps, segment, burn_in = PIECES[case["pieces"]]
+    steps = 4 if "buffer" in case else steps
 
     def get(name: str) -> Any:
         return case.get(name, COMPILED[name][0])
@@ -138,7 +198,7 @@ def options(case: dict[str, Any]) -> dict[str, Any]:
         "learner.eps_start": eps_start,
         "learner.eps_finish": eps_finish,
         "learner.eps_decay": eps_decay,
-        "learner.mixer": case["mixer"],
+        "learner.mixer": case.get("mixer", "vdn"),
         "learner.mixer_size": 2,
         "learner.reward_scale": get("reward_scale"),
         "learner.l2_final": get("l2_final"),
@@ -148,17 +208,58 @@ def options(case: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def options_of_replay(case: dict[str, Any]) -> dict[str, Any]:
+    (size, start), (interval, rate) = case["buffer"], case["move"]
+    target = {
+        "target.interval": interval,
+        "target.rate": rate,
+        "target.double": case["double"],
+        "target.n_step": case["n_step"],
+        "target.loss": "huber" if case["huber"] else "squared",
+    }
+    return {
+        "algorithm": case["algorithm"],
+        **options(case | MISSING),
+        "learner.epochs": 1,
+        "learner.minibatches": 2,
+        "replay.size": size,
+        "replay.start": start,
+        "replay.batch": 4,
+        "replay.share": case["share"],
+        "simulators.overlap": case["program"] == "overlapped",
+        **(target if case["algorithm"] == "dqn" else {}),
+    }
+
+
+def options_of_ppo(case: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "algorithm": "ppo",
+        **options(case | MISSING | {"clip": 100.0, "last_reward": case["last_reward"]}),
+        "network.activation": case["activation"],
+        "ppo.critic": case["critic"],
+        "ppo.clip": case["clip"],
+        "ppo.clip_value": case["clip_value"],
+        "ppo.value_weight": 0.7,
+        "ppo.entropy": 0.05,
+        "ppo.normalize": case["normalize"],
+        "simulators.overlap": case["program"] == "overlapped",
+    }
+
+
 def name(case: dict[str, Any]) -> str:
     """Enough of a case to tell what it is about."""
-    return "-".join(str(case.get(part, "")) for part in ("mixer", "memory", "norm", "pieces", "cuts") if part in case)
+    parts = ("algorithm", "critic", "mixer", "memory", "norm", "pieces", "cuts", "program")
+    return "-".join(str(case.get(part, "")) for part in parts if part in case)
 
 
 def size(case: dict[str, Any]) -> int:
     """How long a case takes to compile, roughly; the shortest come first."""
-    return (case["memory"] != "none") + (case["mixer"] == "qmix") + ("warmed" in case["pieces"])
+    return (case["memory"] != "none") + (case.get("mixer") == "qmix") + ("warmed" in case["pieces"])
 
 
 # One step at a time: the Q-learning of Watkins.
 WATKINS = {option: values[0] for option, values in COMPILED.items()} | {"pieces": "watkins", "cuts": "limit"}
 COMPILED_CASES = sorted([*covering_array(COMPILED, clash), WATKINS], key=size)
 SIMULATED_CASES = sorted(covering_array(SIMULATED, clash), key=size)
+REPLAYED_CASES = sorted(covering_array(REPLAYED, clash), key=size)
+PPO_CASES = sorted(covering_array(PPO, clash), key=size)

@@ -46,6 +46,7 @@ class Network:
     last_reward: bool
     agent_id: bool
     mixer: str
+    activation: str = "relu"
 
     def blank_memory(self, *axes: int) -> Memory:
         if self.memory == "none":
@@ -72,7 +73,8 @@ class Network:
             x = np.concatenate([x, ids], axis=-1)
         x = normalised("input_norm", self.norm_input, x.reshape(1, steps * batch * agents, -1))
         for layer in range(self.layers):
-            x = relu(normalised(f"norm{layer}", self.norm, dense(params, f"dense{layer}", x)))
+            x = normalised(f"norm{layer}", self.norm, dense(params, f"dense{layer}", x))
+            x = np.tanh(x) if self.activation == "tanh" else relu(x)
         x = np.concatenate([x, *(np.broadcast_to(f, (len(x), *f.shape)) for f in self._past(inputs))], axis=-1)
         x = x.reshape(len(x), steps, batch * agents, -1)
         after: Memory = []
@@ -87,8 +89,8 @@ class Network:
                 outputs.append(state[0])
             x = np.stack(outputs, axis=1)
             after.append(tuple(part[0].real.reshape(batch, agents, -1) for part in state))
-        q = self._head(params, x.reshape(len(x), steps * batch * agents, -1))
-        return after, q.reshape(len(q), steps, batch, agents, self.actions), new_stats
+        out = self._head(params, x.reshape(len(x), steps * batch * agents, -1))
+        return after, out.reshape(len(out), steps, batch, agents, -1), new_stats
 
     def _past(self, inputs: Inputs) -> list[Array]:
         """Last action (one-hot) and last reward [R, ...]; an episode starts without a past."""

@@ -48,6 +48,38 @@ class Settings:
     fresh_targets: bool
     bootstrap_truncation: bool
     overlap: bool
+    replay: ReplaySettings | None = None
+    ppo: PPOSettings | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class ReplaySettings:
+    """The numbers of a buffer and of a target network; see `oracle.dqn`."""
+
+    length: int
+    """Steps of each environment that are kept."""
+    start: int
+    """Steps of all environments before the first gradient step."""
+    fresh: bool
+    """Whether some sequences are of the last rollout."""
+    target_network: bool
+    interval: int
+    rate: float
+    double: bool
+    n_step: int
+    huber: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class PPOSettings:
+    """The numbers of `oracle.ppo`."""
+
+    critic: str
+    clip: float
+    clip_value: bool
+    value_weight: float
+    entropy: float
+    normalize: bool
 
 
 class World(Protocol):
@@ -62,7 +94,7 @@ class Chance(NamedTuple):
     """The random numbers of an update."""
 
     uniform: Array  # [T, N, M] for ε-greedy
-    orders: Array  # [E, S] permutations of the segments
+    orders: Array  # [E, S] permutations of the segments; of a buffer, [K, B, 2] environment and step of each sequence
 
 
 class Step(NamedTuple):
@@ -83,6 +115,8 @@ class Outcome(NamedTuple):
     done: Array  # [N]
     rest: Array  # [N] or [N, M]: value of what an episode that ended here would still have brought
     valid: Array  # [N]
+    cut: Array  # [N] whether `rest` is that of an episode cut short
+    chance: Array  # [N, M] log-probability of the action, where a policy was asked
 
 
 class Rollout(NamedTuple):
@@ -208,7 +242,7 @@ class PQN:
         self.optimizer = Adam(params, settings.optimizer == "radam")
         self.done = 0  # updates
         self.see(world.reset(), np.zeros((settings.envs, self.network.agents), np.int32))
-        self.memory = self.network.blank_memory(settings.envs, self.network.agents)
+        self.memory = self.blank_memory()
         # Nothing came before the first observation: what should refresh a memory there is that observation itself.
         self.past = [(self.memory, self.inputs)] * settings.burn_in
         self.returns, self.lengths = np.zeros(settings.envs), np.zeros(settings.envs)
@@ -216,6 +250,9 @@ class PQN:
         self.greedy: PQN | None = None  # environments beside these, in which the same parameters only play
         self.episodes: list[tuple[int, float, float]] = []  # that ended: environment, return, length
         self.closest = np.inf  # how close to a tie an action was chosen
+
+    def blank_memory(self) -> Memory:
+        return self.network.blank_memory(self.s.envs, self.network.agents)
 
     def update(self, chance: Chance, ahead: Chance | None = None) -> dict[str, float]:
         """Collects, learns, and returns what a run reports of it.
@@ -247,10 +284,8 @@ class PQN:
         report = {"episodes": 0.0, "return_sum": 0.0, "length_sum": 0.0, "info/score_sum": 0.0}
         for draws in uniform:
             before, seen, avail, state = self.memory, self.inputs, self.avail, self.state
-            self.memory, q = self.act(before, seen)
-            action = epsilon_greedy(draws, q, avail, epsilon)
-            self.note_ties(q, draws, epsilon)
-            values.append(self.value(q, avail, state))
+            self.memory, action, chance, value = self.choose(draws, epsilon)
+            values.append(value)
             now = self.world.step(action)
             self.count(now, report)
             outcome = Outcome(
@@ -261,11 +296,23 @@ class PQN:
                 done=now.terminated | now.truncated,
                 rest=self.rest(now, action, np.zeros_like(values[-1])),
                 valid=np.ones(len(draws), bool) if now.valid is None else now.valid,
+                cut=now.truncated & self.s.bootstrap_truncation,
+                chance=chance,
             )
             steps.append(Step(before, seen, outcome))
             self.see(now, action)
-        _, q = self.act(self.memory, self.inputs)
-        return Rollout(steps, [*values, self.value(q, self.avail, self.state)], report)
+        return Rollout(steps, [*values, self.worth(self.inputs, self.avail, self.state)], report)
+
+    def choose(self, draws: Array, epsilon: float) -> tuple[Memory, Array, Array, Array]:
+        """The memory after what is seen, actions [N, M], their log-probabilities if that matters, and values."""
+        memory, q = self.act(self.memory, self.inputs)
+        self.note_ties(q, draws, epsilon)
+        action = epsilon_greedy(draws, q, self.avail, epsilon)
+        return memory, action, np.zeros(action.shape), self.value(q, self.avail, self.state)
+
+    def worth(self, inputs: Inputs, avail: Array, world: Array) -> Array:
+        """V of what is seen with the present memory."""
+        return self.value(self.act(self.memory, inputs)[1], avail, world)
 
     def see(self, now: Any, action: Array) -> None:
         """What the agents act on next, which `action` led to."""
@@ -291,9 +338,8 @@ class PQN:
         cut = now.truncated
         if self.s.bootstrap_truncation and cut.any():
             final = Inputs(now.final_obs, np.zeros_like(now.first), action, now.reward)
-            _, q = self.act(self.memory, final)
-            values = self.value(q, self.legal(now.final_avail), global_state(now.final_obs, now.final_world))
-            rest[cut] = values[cut]
+            world = global_state(now.final_obs, now.final_world)
+            rest[cut] = self.worth(final, self.legal(now.final_avail), world)[cut]
         return rest
 
     def count(self, now: Any, report: dict[str, float]) -> None:

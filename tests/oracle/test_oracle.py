@@ -12,6 +12,8 @@ import pytest
 from oracle import adapter, cases, networks
 from oracle import ring as rings
 from oracle.covering import met, pairs
+from oracle.dqn import DQN
+from oracle.ppo import PPO
 from oracle.pqn import PQN, Settings
 
 # Float32 against float64; and Adam makes small gradients, with what rounding did to them, as long as others. In its
@@ -19,6 +21,9 @@ from oracle.pqn import PQN, Settings
 # optax it is 0.6 % off at the sixth step).
 TOLERANCE = {"adam": 1e-3, "radam later": 1e-3, "radam": 5e-3}
 LATER = 5000  # steps that RAdam believes to have taken, so that ρ has all its digits
+
+
+LEARNERS = {"pqn": PQN, "pqn-replay": DQN, "dqn": DQN, "ppo": PPO}
 
 
 class Rings:
@@ -36,9 +41,13 @@ class Rings:
         return outcome
 
 
-def replay(settings: Settings, world: Rings, start: adapter.Start, later: int) -> tuple[PQN, dict[str, float]]:
+def replay(
+    algorithm: str, settings: Settings, world: Rings, start: adapter.Start, later: int
+) -> tuple[PQN, dict[str, float]]:
     """The oracle's run, and the totals over its updates."""
-    oracle = PQN(settings, start.params, start.stats, world)
+    oracle = LEARNERS[algorithm](settings, start.params, start.stats, world)
+    if isinstance(oracle, DQN):
+        oracle.target = start.target
     oracle.optimizer.t, networks.closest[0] = later, np.inf
     only_greedy = dataclasses.replace(settings, envs=len(start.luck_beside), eps_start=0.0, eps_finish=0.0)
     if only_greedy.envs:
@@ -50,13 +59,13 @@ def replay(settings: Settings, world: Rings, start: adapter.Start, later: int) -
     return oracle, totals
 
 
-def compare(case: dict[str, Any], run: Any) -> None:
-    config = adapter.configure(cases.options(case))
+def compare(case: dict[str, Any], run: Any, options: dict[str, Any] | None = None) -> None:
+    config = adapter.configure(options or cases.options(case))
     ring = cases.ring(case)
     later = LATER if case["optimizer"].endswith("later") else 0
     start, finish = run(config, ring, cases.UPDATES, seed=case["seeds"] - 1, optimizer_steps=later)
     world = Rings(ring, start.luck)
-    oracle, totals = replay(adapter.settings(config, ring), world, start, later)
+    oracle, totals = replay(config.algorithm, adapter.settings(config, ring), world, start, later)
     assert oracle.closest > 1e-5, "an action hangs on rounding: change the seed of the case"
     assert networks.closest[0] > 1e-7, "a gradient hangs on rounding: change the seed of the case"
     if finish.env is not None:
@@ -74,6 +83,14 @@ def compare(case: dict[str, Any], run: Any) -> None:
         for part, value in parts.items():
             moved = rms(value - start.stats[norm][part])
             wrong[f"{norm}.{part}"] = rms(finish.stats[norm][part] - value) / moved
+    if isinstance(oracle, DQN) and oracle.r.target_network:
+        moved = max(rms(value - start.target[0][name]) for name, value in oracle.target[0].items())
+        for name, value in oracle.target[0].items():
+            wrong[f"target {name}"] = rms(finish.target[0][name] - value) / moved
+        assert set(finish.target[1]) == set(oracle.target[1])
+        for norm, parts in oracle.target[1].items():
+            for part, value in parts.items():
+                wrong[f"target {norm}.{part}"] = rms(finish.target[1][norm][part] - value) / moved
     assert set(finish.params) == set(oracle.params) and set(finish.stats) == set(oracle.stats)
     assert not {name: error for name, error in wrong.items() if not error <= tolerance}
 
@@ -100,8 +117,28 @@ def test_the_program_of_simulators_learns_what_the_oracle_learns(case):
     compare(case, adapter.simulated)
 
 
+def program_of(case: dict[str, Any]) -> Any:
+    return adapter.compiled if case["program"] == "compiled" else adapter.simulated
+
+
+@pytest.mark.parametrize("case", cases.REPLAYED_CASES, ids=cases.name)
+def test_learning_from_a_buffer_is_that_of_the_oracle(case):
+    compare(case, program_of(case), cases.options_of_replay(case))
+
+
+@pytest.mark.parametrize("case", cases.PPO_CASES, ids=cases.name)
+def test_ppo_learns_what_the_oracle_learns(case):
+    compare(case, program_of(case), cases.options_of_ppo(case))
+
+
 @pytest.mark.parametrize(
-    ("choices", "chosen"), [(cases.COMPILED, cases.COMPILED_CASES), (cases.SIMULATED, cases.SIMULATED_CASES)]
+    ("choices", "chosen"),
+    [
+        (cases.COMPILED, cases.COMPILED_CASES),
+        (cases.SIMULATED, cases.SIMULATED_CASES),
+        (cases.REPLAYED, cases.REPLAYED_CASES),
+        (cases.PPO, cases.PPO_CASES),
+    ],
 )
 def test_every_pair_of_options_meets_in_some_case(choices, chosen):
     assert set().union(*map(met, chosen)) >= pairs(choices, cases.clash)

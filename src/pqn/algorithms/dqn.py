@@ -24,10 +24,6 @@ from pqn.types import Array, Policy, PyTree
 class DQN(Replay):
     """Sampling and loss are those of `Replay`; here are the target network and what it says."""
 
-    @property
-    def lookahead(self) -> int:
-        return self.config.target.n_step
-
     def init(self, key: Array) -> LearnerState:
         state = super().init(key)
         return self.with_policy(state, self.policy(state))
@@ -63,7 +59,7 @@ class DQN(Replay):
         return self.actor.mix(target.params, chosen, batch.world)
 
     def targets(self, rewards: Array, discounts: Array, values: Array, hyper: Hyper) -> Array:
-        return n_step_returns(rewards[:-1], discounts[:-1], values[1:], self.lookahead)
+        return n_step_returns(rewards[:-1], discounts[:-1], values[1:], self.config.target.n_step)
 
     def error(self, difference: Array) -> Array:
         if self.config.target.loss == "squared":

@@ -16,10 +16,6 @@ from pqn.types import Array, PyTree
 class PQNReplay(Replay):
     """Sampling and loss are those of `Replay`; here are values and targets."""
 
-    @property
-    def lookahead(self) -> int:
-        return 1
-
     def values(self, params: PyTree, q: Array, batch: Sequences, fixed: PyTree) -> Array:
         return self.actor.joint_value(params, q, batch.avail, batch.world)
 

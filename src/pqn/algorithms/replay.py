@@ -24,7 +24,7 @@ from pqn.algorithms.descent import Descent
 from pqn.algorithms.pqn import l2_penalty, taken
 from pqn.algorithms.segments import counted, mean
 from pqn.arrays import expand
-from pqn.config import sequences_of
+from pqn.config import sequence_length, sequences_of, steps_to_sample
 from pqn.device import device_memory, machine_memory, size
 from pqn.errors import ConfigError
 from pqn.types import Array, Inputs, PyTree, Rollout
@@ -74,11 +74,6 @@ class Replay(Descent):
     def actor(self) -> QActor:
         return QActor(self.config, self.spec)
 
-    @property
-    @abc.abstractmethod
-    def lookahead(self) -> int:
-        """n, how many steps after the last one with a loss the targets need."""
-
     @abc.abstractmethod
     def values(self, params: PyTree, q: Array, batch: Sequences, fixed: PyTree) -> Array:
         """V of each step [L + n, B], joint over agents, from the network's own Q-values [L + n, B, M, A] or others."""
@@ -94,15 +89,14 @@ class Replay(Descent):
 
     @property
     def sequence(self) -> int:
-        """W + L + n, steps in a sample."""
-        return self.config.learner.burn_in + self.config.segment_length + self.lookahead
+        """W + L + n, steps in a sample; n is 1 unless `target.n_step` says otherwise."""
+        return sequence_length(self.config)
 
     @property
     def filling_updates(self) -> int:
         """Updates that only fill the buffer."""
         config = self.config
-        fresh = config.learner.rollout_steps if config.replay.share < 1.0 else 0
-        needed = max(-(-config.replay.start // config.env.num_envs), self.sequence + fresh)
+        needed = max(-(-config.replay.start // config.env.num_envs), steps_to_sample(config))
         return -(-needed // config.learner.rollout_steps) - 1
 
     def check(self) -> None:
@@ -188,6 +182,7 @@ class Replay(Descent):
 
     def work(self, state: LearnerState, data: PyTree, key: Array, hyper: Hyper) -> Work:
         steps, orders = data
+        steps = steps._replace(usable=steps.usable & (steps.ended | expand(continued(steps.inputs), steps.usable)))
         burn_in = self.config.learner.burn_in
         timed = jax.tree.map(lambda x: x[burn_in:], steps._replace(inputs=()))._asdict()
         carry = self.actor.initial_carry(steps.action.shape[1], self.spec.num_agents)
@@ -231,3 +226,12 @@ class Replay(Descent):
             opt=kept(after.opt, state.opt),
         )
         return after, {name: jnp.where(learns, value, 0.0) for name, value in means.items()}
+
+
+def continued(inputs: Inputs) -> Array:
+    """Where [time, S] the step after is of the same episode.
+
+    It is not if a run was resumed with simulators that could not be saved, so that they started new episodes.
+    """
+    starts = jnp.all(inputs.first[1:], axis=-1)
+    return ~jnp.concatenate([starts, jnp.zeros_like(starts[:1])])

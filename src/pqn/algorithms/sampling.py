@@ -19,10 +19,14 @@ class PolicyActor(NetworkActor):
     """Samples from the policy of an actor-critic. `Draw.epsilon` is 1 for that, and 0 for its most probable action."""
 
     def check(self) -> None:
+        learner, network = self.config.learner, self.config.network
         for name, value, default in (
-            ("learner.mixer", self.config.learner.mixer, "vdn"),
-            ("network.head", self.config.network.head, "linear"),
-            ("network.module", self.config.network.module, OWN_NETWORK),
+            ("learner.mixer", learner.mixer, "vdn"),
+            ("learner.targets", learner.targets, "rollout"),
+            ("learner.l2_final", learner.l2_final, 0.0),
+            ("learner.l2_inner", learner.l2_inner, 0.0),
+            ("network.head", network.head, "linear"),
+            ("network.module", network.module, OWN_NETWORK),
         ):
             if value != default:
                 raise ConfigError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from . import (
     algorithms,
+    baselines,
     environments,
     equations,
     host,
@@ -19,6 +20,7 @@ from . import (
 MUTATIONS = [
     *equations.MUTATIONS,
     *algorithms.MUTATIONS,
+    *baselines.MUTATIONS,
     *programs.MUTATIONS,
     *layout.MUTATIONS,
     *host.MUTATIONS,

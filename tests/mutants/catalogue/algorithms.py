@@ -12,7 +12,7 @@ SEGMENTS = "algorithms/segments.py"
 # All cases of the oracle, in order, up to the first that fails: which one that is depends on the covering array.
 ORACLE = "oracle/test_oracle.py::test_the_compiled_program_learns_what_the_oracle_learns"
 OWN_NAME = "algorithms/test_base.py::test_each_traced_option_has_its_own_name"
-NOT_COMPILED_IN = "algorithms/test_base.py::test_a_traced_option_is_not_part_of_the_program"
+NOT_COMPILED_IN = "algorithms/test_base.py::test_a_traced_option_is_not_part_of_the_program[pqn]"
 
 LEARNING = [
     mutation(
@@ -59,7 +59,7 @@ LEARNING = [
         "learner-rate-decays-by-epoch",
         DESCENT,
         "state.updates.astype(jnp.float32) * number",
-        "state.updates.astype(jnp.float32) * epochs",
+        "state.updates.astype(jnp.float32) * self.config.learner.epochs",
         "The learning rate hardly falls: gradient steps are counted by epochs.",
         "algorithms/test_descent.py::test_gradient_steps_are_counted_since_the_start_of_the_run",
     ),
@@ -132,9 +132,9 @@ LEARNING = [
     ),
     mutation(
         "learner-fake-steps-learned",
-        PQN,
-        "            return batch.valid\n",
-        "            return None\n",
+        SEGMENTS,
+        "        return batch.valid\n",
+        "        return None\n",
         "The step in which a simulator only resets is learned from as if it were a transition.",
         "envs/adapters/test_gymnasium.py::test_the_loss_does_not_see_what_is_no_transition",
     ),
@@ -200,16 +200,16 @@ HYPER = [
     mutation(
         "hyper-options-in-another-order",
         BASE,
-        "traced = {name: getattr(learner, name) for name in TRACED}",
-        "traced = {name: getattr(learner, other) for name, other in zip(TRACED, sorted(TRACED), strict=True)}",
+        "for name, (group, option) in TRACED.items()}",
+        "for name, (group, option) in zip(TRACED, sorted(TRACED.values()), strict=True)}",
         "Every traced option has the value of another one.",
         OWN_NAME,
     ),
     mutation(
         "hyper-gamma-is-lambda",
         BASE,
-        "traced = {name: getattr(learner, name) for name in TRACED}",
-        'traced = {name: getattr(learner, name) for name in TRACED} | {"gamma": learner.lam, "lam": learner.gamma}',
+        "for name, (group, option) in TRACED.items()}",
+        'for name, (group, option) in TRACED.items()} | {"gamma": learner.lam, "lam": learner.gamma}',
         "γ and λ are exchanged.",
         OWN_NAME,
     ),
@@ -283,7 +283,7 @@ ACTED = [
     mutation(
         "algorithm-network-not-checked",
         "algorithms/__init__.py",
-        "    algorithm.actor.check()\n",
+        "    algorithm.check()\n",
         "",
         "A torso that cannot take the observations ends in a traceback of flax.",
         "algorithms/test_make_algorithm.py::test_a_network_that_cannot_take_the_observations_is_refused",
@@ -310,8 +310,8 @@ IN_PARTS = [
     mutation(
         "update-never-counted",
         DESCENT,
-        "progress.opt, state.updates + 1)",
-        "progress.opt, state.updates)",
+        "progress.opt, state.updates + 1, ",
+        "progress.opt, state.updates, ",
         "ε and the learning rate stay where they start.",
         "algorithms/test_descent.py::test_an_update_is_counted_and_reported_as_the_mean_of_its_steps",
     ),

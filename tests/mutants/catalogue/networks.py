@@ -163,8 +163,8 @@ MUTATIONS = [
     mutation(
         "torso-norm-after-the-relu",
         TORSOS,
-        "x = self.activation(Norm(self.norm)(x, train))",
-        "x = Norm(self.norm)(self.activation(x), train)",
+        "x = ACTIVATIONS[self.activation](Norm(self.norm)(x, train))",
+        "x = Norm(self.norm)(ACTIVATIONS[self.activation](x), train)",
         "Dense layers are normalised after their ReLU instead of before.",
         "networks/test_network_oracles.py::test_torsos_are_these_layers_of_flax[mlp]",
     ),

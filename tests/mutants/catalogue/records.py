@@ -93,8 +93,8 @@ MUTATIONS = [
     mutation(
         "checkpoint-borrowed-memory",
         "runs/state_tree.py",
-        "jnp.array(array, copy=True)",
-        "jax.device_put(array)",
+        "jnp.array(array, copy=True, device=sharding)",
+        "jax.device_put(array, sharding)",
         "Restored arrays share memory with the file's buffer, which a compiled update may overwrite.",
         "runs/test_checkpoint.py::test_restored_arrays_own_their_memory",
     ),
