@@ -20,7 +20,7 @@ import venv
 from pathlib import Path
 
 import pqn
-from bench.peers.statistics import agree, difference, estimate
+from bench.peers.intervals import agree, difference, estimate
 from bench.peers.tasks import TASKS, Task
 from pqn.progress import Progress
 from pqn.runs.provenance import describe_environment
