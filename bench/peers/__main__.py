@@ -42,7 +42,7 @@ DIFFERENCES = {
     ),
     "rejax": (
         "our environment is the one of this package on gymnax 1, theirs is that of gymnax 0.0.9",
-        "an episode cut by the time limit bootstraps here, and counts as ended there",
+        "one optimiser for actor and critic here, two there; without clipping, Adam does not notice",
     ),
 }
 
@@ -83,6 +83,7 @@ def ours(task: Task) -> dict:
 
 def compare(name: str, task: Task) -> dict:
     """The record of one comparison."""
+    made_by = describe_environment() | {"command": f"python -m bench.peers {name}"}
     a, b = ours(task), theirs(task)
     return {
         "comparison": name,
@@ -99,8 +100,7 @@ def compare(name: str, task: Task) -> dict:
         "difference_95": difference(a["returns"], b["returns"])._asdict(),
         "agree": agree(a["returns"], b["returns"]),
         "our_options": task.ours().to_dict(),
-        "made_by": {key: value for key, value in describe_environment().items() if key != "host"}
-        | {"command": f"python -m bench.peers {name}"},
+        "made_by": {key: value for key, value in made_by.items() if key != "host"},
     }
 
 
