@@ -1,15 +1,16 @@
 """Do two versions of this repository train the same parameters, bit for bit?
 
     python -m bench.identical REVISION [--presets NAME …] [--updates 3]
-    python -m bench.identical REVISION --programs
+    python -m bench.identical REVISION --programs [--gpu] [--seeds 2]
 
 Trains each preset for a few updates with this working tree and with a checkout of REVISION, both by the command line,
 and compares the bytes of every parameter in the final checkpoints. Exit 1 where a preset differs. A refactoring must
 print "identical" everywhere; a fix that is meant to change numbers shows here which presets it changes.
 
 `--programs` compares what is given to the compiler instead of what comes out: the StableHLO text of a chunk of updates,
-but for the names of functions. It is quicker and stricter. Equal programs give equal numbers on every device; different
-ones may still give equal numbers. Simulators have no such program and are left out.
+but for the names of functions and values and the order of arguments. It is quicker and stricter. Equal programs give equal numbers on every device; different
+ones may still give equal numbers. Simulators have no such program and are left out. `--gpu` compares the programs for a
+GPU, which need not be there, with the options that the compiler gets: where both are equal, so is the speed.
 
 Only `pqn train`, the tensors `learner/params/…` of a checkpoint and `bench.programs.program_of` are used of a revision.
 """
@@ -66,32 +67,56 @@ def train(tree: Path, preset: str, updates: int, out: Path, steps_per_update: in
 
 
 LOWER = """
-import sys, jax, jax.numpy as jnp
+import os, sys, jax, jax.numpy as jnp
 from bench.programs import program_of
+from pqn import device
 
-program = program_of(sys.argv[1], 2)
+backend = os.environ["PQN_LOWER_FOR"]
+jax.devices()
+jax.default_backend = lambda: backend
+program = program_of(sys.argv[1], int(sys.argv[2]))
 state = jax.eval_shape(jax.vmap(program.init_one), program.seeds)
-sys.stdout.write(jax.jit(program._chunk).lower(state, program.hyper, jnp.int32(2)).as_text())
+traced = jax.jit(program._chunk).trace(state, program.hyper, jnp.int32(2))
+sys.stdout.write(traced.lower(lowering_platforms=("cuda" if backend == "gpu" else "cpu",)).as_text())
+sys.stdout.write(f"compiler options: {device.compiler_options(program.env)}")
 """
 
 
-def program_text(tree: Path, preset: str) -> list[str]:
-    """The lines of the program that the code in `tree` gives to the compiler, functions numbered instead of named."""
-    words = [preset, *(f"{name}={value}" for name, value in SMALL.get(preset, {}).items())]
-    environment = os.environ | {"PYTHONPATH": f"{tree / 'src'}:{tree}", "JAX_PLATFORMS": "cpu"}
-    words = [sys.executable, "-c", LOWER, ",".join(words)]
+def program_text(tree: Path, preset: str, backend: str, seeds: int) -> list[str]:
+    """The lines of the program that the code in `tree` gives to the compiler, numbers instead of names."""
+    small = SMALL.get(preset, {}).items() if backend == "cpu" else ()  # what is compared is what would be timed
+    words = [preset, *(f"{name}={value}" for name, value in small if name != "network.hidden")]
+    paths = {"PYTHONPATH": f"{tree / 'src'}:{tree}", "JAX_PLATFORMS": "cpu", "PQN_LOWER_FOR": backend}
+    environment = os.environ | paths
+    words = [sys.executable, "-c", LOWER, ",".join(words), str(seeds)]
     done = subprocess.run(words, check=False, cwd=tree, env=environment, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{preset} with {tree}: {done.stderr.strip().splitlines()[-1]}")
-    numbers: dict[str, str] = {}
-    return re.sub(r"@\w+", lambda name: numbers.setdefault(name[0], f"@{len(numbers)}"), done.stdout).splitlines()
+    # Where an argument stands among the others does not matter, nor do the names of values and functions.
+    text = re.sub(r"(func\.func public @main)\(.*?\) ->", r"\1 ->", done.stdout, flags=re.DOTALL)
+    functions: dict[str, str] = {}
+    text = re.sub(r"@\w+", lambda name: functions.setdefault(name[0], f"@{len(functions)}"), text)
+    return "".join(map(_numbered, text.split("func.func"))).splitlines()
 
 
-def compare_programs(other: Path, preset: str) -> str | None:
+def _numbered(function: str) -> str:
+    """The text of a function with its values numbered in the order of their first use."""
+    values: dict[str, str] = {}
+    return re.sub(r"%\w+", lambda name: values.setdefault(name[0], f"%{len(values)}"), function)
+
+
+def _operation(line: str) -> str:
+    """What a line computes, of which shapes, without the names of values."""
+    return re.sub(r"[@%]\w+(#\d+)?", "", line)
+
+
+def compare_programs(other: Path, preset: str, backend: str, seeds: int) -> str | None:
     """How the programs of a preset differ; None where they do not."""
-    ours, theirs = program_text(ROOT, preset), program_text(other, preset)
+    ours, theirs = (program_text(tree, preset, backend, seeds) for tree in (ROOT, other))
     if ours == theirs:
         return None
+    if sorted(map(_operation, ours)) == sorted(map(_operation, theirs)):
+        return "the same operations in another order"
     pairs = list(itertools.zip_longest(ours, theirs, fillvalue=""))
     first = next(line for line, (a, b) in enumerate(pairs, 1) if a != b)
     return f"{len(ours)} and {len(theirs)} lines, the first difference in line {first}: {pairs[first - 1]}"
@@ -119,6 +144,8 @@ def main() -> int:
     parser.add_argument("--presets", nargs="+", default=list(SMALL))
     parser.add_argument("--updates", type=int, default=3)
     parser.add_argument("--programs", action="store_true", help="compare the StableHLO text instead of parameters")
+    parser.add_argument("--gpu", action="store_true", help="with --programs: the programs for a GPU")
+    parser.add_argument("--seeds", type=int, default=2, help="with --programs")
     given = parser.parse_args()
     different = []
     with tempfile.TemporaryDirectory() as scratch:
@@ -129,7 +156,7 @@ def main() -> int:
         try:
             for preset in [name for name in given.presets if not (given.programs and name.startswith("atari"))]:
                 if given.programs:
-                    found = compare_programs(other, preset)
+                    found = compare_programs(other, preset, "gpu" if given.gpu else "cpu", given.seeds)
                 else:
                     found = compare_parameters(other, preset, given.updates, Path(scratch))
                 print(f"{preset:<28}{'identical' if found is None else f'different: {found}'}", flush=True)

@@ -335,6 +335,7 @@ class _Loop:
         returns = self.last_eval
         summary = {
             "preset": config.preset,
+            "algorithm": config.algorithm,
             "env": config.env.name,
             "steps": self.steps,
             "requested_steps": config.total_steps,
@@ -349,6 +350,8 @@ class _Loop:
             "eval_unfinished": self.unfinished(),
             "device": provenance.describe_device(),
             "peak_memory_bytes": provenance.peak_memory(),
+            "peak_process_bytes": provenance.peak_process_memory(),
+            "memory_bytes": None if self.program.memory is None else self.program.memory._asdict(),
         }
         self.run.write_json(runs.SUMMARY, summary)
         return Result(self.run.path, runs.read_summary(self.run))

@@ -215,6 +215,8 @@ class Replay(Descent):
             return jax.tree.map(lambda a, b: jnp.where(learns, a, b), new, old)
 
         after = after._replace(
-            params=kept(after.params, state.params), stats=kept(after.stats, state.stats), opt=kept(after.opt, state.opt)
+            params=kept(after.params, state.params),
+            stats=kept(after.stats, state.stats),
+            opt=kept(after.opt, state.opt),
         )
         return after, {name: jnp.where(learns, value, 0.0) for name, value in means.items()}

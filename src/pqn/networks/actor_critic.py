@@ -41,12 +41,12 @@ class ActorCritic(nn.Module):
     num_actions: int
     critic: str
 
-    def initial_carry(self, envs: int, agents: int) -> PyTree:
-        """Recurrent state at the start of an episode, of each network."""
+    def initial_carry(self, *batch: int) -> PyTree:
+        """Recurrent state at the start of an episode, of each network, with leading axes `batch`, agents last."""
         if self.config.memory == "none":
             return ()
-        readers = {"shared": {}, "separate": {"critic": agents}, "world": {"critic": 1}}[self.critic]
-        return {name: initial_carry(self.config, envs, count) for name, count in ({"actor": agents} | readers).items()}
+        critic = {"shared": {}, "separate": {"critic": batch}, "world": {"critic": (*batch[:-1], 1)}}[self.critic]
+        return {name: initial_carry(self.config, *shape) for name, shape in ({"actor": batch} | critic).items()}
 
     @nn.compact
     def __call__(

@@ -72,9 +72,7 @@ class SequenceNetwork(nn.Module):
     def _torso(self) -> Torso:
         config = self.config
         kind = TORSOS[config.torso]
-        return kind(
-            config.hidden, config.norm, config.init, config.conv, config.dtype, config.activation, name="torso"
-        )
+        return kind(config.hidden, config.norm, config.init, config.conv, config.dtype, config.activation, name="torso")
 
 
 class QNetwork(SequenceNetwork):

@@ -16,6 +16,7 @@ from pqn.algorithms.packing import named, packed_again
 from pqn.config import Config
 from pqn.envs.contract import HostEnv, JaxEnv
 from pqn.programs.evaluation import Evaluation
+from pqn.programs.memory import MemoryPlan
 from pqn.types import Array, PyTree
 
 EnvFactory = Callable[[int], JaxEnv | HostEnv]  # makes that many environments
@@ -38,6 +39,8 @@ class Program(Protocol):
     config: Config
     algorithm: Algorithm
     compile_seconds: float
+    memory: MemoryPlan | None
+    """Known once the program is compiled."""
 
     def compile(self) -> None:
         """Compiles all that a run will need, and starts simulators."""

@@ -24,8 +24,9 @@ from pqn.errors import ConfigError
 from pqn.programs import evaluation, rollout
 from pqn.programs.base import JaxFactory, RunState, Totals, restored_learner, saved_learner
 from pqn.programs.keys import evaluation_key, seed_keys, update_keys
+from pqn.programs.memory import MemoryPlan
 from pqn.programs.totals import HEALTH, blank, combine, report
-from pqn.types import Array, PyTree
+from pqn.types import Array, PyTree, Rollout
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,6 +55,7 @@ class CompiledProgram:
         self._reported = jax.eval_shape(self.update_one, one, self.hyper)[1]
         self.total_names = sorted(self._reported.keys() - HEALTH)
         self.compile_seconds = 0.0
+        self.memory: MemoryPlan | None = None
 
     # --- one seed -----------------------------------------------------------------------------------------------
 
@@ -124,8 +126,18 @@ class CompiledProgram:
             options = compiler_options(self.env)
             futures = {name: pool.submit(lambda job=job: job().compile(options)) for name, job in jobs.items()}
             self._compiled = {name: future.result() for name, future in futures.items()}
-        require_memory(planned(self._compiled.values()))
+        most = planned(self._compiled.values())
+        require_memory(most)
+        self.memory = MemoryPlan.of(shape.learner, shape.stream, self._rollout_shape(), most)
         self.compile_seconds = time.perf_counter() - began
+
+    def _rollout_shape(self) -> Rollout:
+        """Shapes of the rollouts of all seeds."""
+
+        def collect(state: RunState) -> Rollout:
+            return rollout.collect(self.env, self.algorithm, state.learner, state.stream, state.key, self.hyper)[1]
+
+        return jax.eval_shape(jax.vmap(collect), self.state_shape)
 
     def init(self) -> RunState:
         return self._compiled["init"](self.seeds)

@@ -66,6 +66,16 @@ def peak_memory() -> int | None:
     return (jax.local_devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
 
 
+def peak_process_memory() -> int | None:
+    """The most bytes of the machine's memory that this process has held at once; None where the system does not say."""
+    try:
+        import resource
+    except ModuleNotFoundError:  # not on Windows
+        return None
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
 def _source_commit() -> tuple[str | None, bool | None]:
     """Return the commit of the checkout this package runs from and whether the package differs from it."""
     package = Path(__file__).resolve().parents[1]

@@ -27,6 +27,7 @@ from pqn.errors import ConfigError, EnvFailed
 from pqn.programs.base import HostFactory, RunState, Totals, restored_learner, saved_learner
 from pqn.programs.evaluation import Evaluation, step_limit
 from pqn.programs.keys import evaluation_key, seed_keys, update_keys
+from pqn.programs.memory import MemoryPlan
 from pqn.programs.rollout import Finished
 from pqn.programs.simulators.collect import shapes_of
 from pqn.programs.simulators.cores import reserved_cores
@@ -74,6 +75,7 @@ class SimulatorProgram:
         self.seeds = jnp.arange(config.seed, config.seed + config.seeds)
         self.layout = Layout.of(config, spec, groups)
         self.compile_seconds = 0.0
+        self.memory: MemoryPlan | None = None
         self._player = Player(self.algorithm.actor, config.seeds, config.eval.epsilon)
         self._started: Started | None = None
         self._unlearned: UnlearnedRollout | None = None  # with overlap, between two updates
@@ -133,7 +135,10 @@ class SimulatorProgram:
         jobs = {
             "init": jax.jit(over_seeds(self.init_one, seeds)),
             "split": jax.jit(jax.vmap(update_keys)),
-            "prepare": jax.jit(over_seeds_but_last(self.prepare_one, seeds), donate_argnums=1),
+            # With overlap a simulator may fail after this, and the state before it, buffer included, is to be saved.
+            "prepare": jax.jit(
+                over_seeds_but_last(self.prepare_one, seeds), donate_argnums=() if self.config.simulators.overlap else 1
+            ),
             "descend": jax.jit(over_seeds_but_last(self.descend_one, seeds)),
             "finish": jax.jit(over_seeds(self.finish_one, seeds)),
         }
@@ -154,7 +159,11 @@ class SimulatorProgram:
                 for name in shapes
             }
             self._compiled = {name: future.result() for name, future in futures.items()}
-        require_memory(planned(self._compiled.values()))
+        most = planned(self._compiled.values())
+        require_memory(most)
+        collected = shapes["prepare"][3]
+        plan = MemoryPlan.of(learner._replace(buffer=buffer), collected.stream, collected.groups, most)
+        self.memory = plan
         self._compile_acting()
         self.compile_seconds = time.perf_counter() - began
 
