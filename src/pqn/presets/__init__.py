@@ -13,14 +13,14 @@ from collections.abc import Mapping
 from pqn.config import Config
 from pqn.errors import ConfigError, suggest
 from pqn.fields import brief
-from pqn.presets import atari, classic, craftax, minatar, multiagent, recurrent
+from pqn.presets import atari, classic, craftax, minatar, multiagent, ppo, recurrent, replay
 from pqn.presets.base import Preset
 
 __all__ = ["PRESETS", "Preset", "preset"]
 
 PRESETS: dict[str, Preset] = {
     name: dataclasses.replace(entry, config=entry.config.replace(preset=name))
-    for family in (classic, minatar, recurrent, craftax, multiagent, atari)
+    for family in (classic, minatar, recurrent, craftax, multiagent, atari, replay, ppo)
     for name, entry in family.PRESETS.items()
 }
 
