@@ -169,7 +169,7 @@ PRESETS = {
         _ACROBOT,
         "Acrobot-v1, PPO",
         _ZOO,
-        ("observations and rewards are as they are (there: divided by running standard deviations)", _ADAM),
+        ("observations and rewards are as they are (there: normalised by running statistics)", _ADAM),
     ),
     "ppo-craftax": Preset(
         _CRAFTAX_MLP,
