@@ -41,9 +41,8 @@ def presets_of(algorithm: str) -> dict[str, Preset]:
     if algorithm in VARIANTS:
         return {name: entry for name, entry in PRESETS.items() if name.startswith(f"{algorithm}-")}
     known = (*ALGORITHMS, *VARIANTS)
-    raise ConfigError(
-        f"there is no algorithm {brief(algorithm)}{suggest(str(algorithm), known)}; there are {', '.join(known)}"
-    )
+    hint = suggest(str(algorithm), known) or f"; there are {', '.join(known)}"
+    raise ConfigError(f"there is no algorithm {brief(algorithm)}{hint}")
 
 
 def preset(name: str, options: Mapping[str, object] | None = None, /, **top: object) -> Config:
