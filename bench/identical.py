@@ -8,9 +8,10 @@ and compares the bytes of every parameter in the final checkpoints. Exit 1 where
 print "identical" everywhere; a fix that is meant to change numbers shows here which presets it changes.
 
 `--programs` compares what is given to the compiler instead of what comes out: the StableHLO text of a chunk of updates,
-but for the names of functions and values and the order of arguments. It is quicker and stricter. Equal programs give equal numbers on every device; different
-ones may still give equal numbers. Simulators have no such program and are left out. `--gpu` compares the programs for a
-GPU, which need not be there, with the options that the compiler gets: where both are equal, so is the speed.
+but for the names of functions and values and the order of arguments. It is quicker and stricter. Equal programs give
+equal numbers on every device; different ones may still give equal numbers. Simulators have no such program and are left
+out. `--gpu` compares the programs for a GPU, which need not be there, with the options that the compiler gets: where
+both are equal, so is the speed.
 
 Only `pqn train`, the tensors `learner/params/…` of a checkpoint and `bench.programs.program_of` are used of a revision.
 """

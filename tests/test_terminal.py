@@ -217,7 +217,7 @@ def test_out_of_memory_names_the_options():
 
 
 def test_a_run_that_cannot_fit_is_refused_before_it_starts(monkeypatch, tmp_path):
-    monkeypatch.setattr(device, "_machine_memory", lambda: 2.0**10)
+    monkeypatch.setattr(device, "machine_memory", lambda: 2.0**10)
     with pytest.raises(DeviceError, match=r"it needs 0\.0 GB, and this machine has 0\.0; lower env\.num_envs"):
         training.train(tiny(), out=tmp_path / "run", progress=Progress(quiet=True))
     assert not list(tmp_path.iterdir())
@@ -225,11 +225,11 @@ def test_a_run_that_cannot_fit_is_refused_before_it_starts(monkeypatch, tmp_path
 
 def test_a_program_that_cannot_fit_is_refused_before_it_runs(monkeypatch):
     program = build(tiny())
-    assert 0 < device.size(program.state_shape) < 2**20 < device._machine_memory()
+    assert 0 < device.size(program.state_shape) < 2**20 < device.machine_memory()
     program.compile()
     plan = device.planned(program._compiled.values())
     assert plan > device.size(program.state_shape)
-    monkeypatch.setattr(device, "_machine_memory", lambda: plan - 1.0)
+    monkeypatch.setattr(device, "machine_memory", lambda: plan - 1.0)
     with pytest.raises(DeviceError):
         program.compile()
 

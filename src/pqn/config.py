@@ -176,6 +176,9 @@ class ReplayConfig(Options, prefix="replay."):
     """Steps in the buffer before the first gradient step."""
     batch: Copies = 32
     """Sequences in a minibatch. A sequence has `learner.segment_length` steps with a loss."""
+    place: Literal["auto", "device", "host"] = "auto"
+    """Where the buffer is. `host`: in the machine's memory; every update copies its rollout there and its minibatches
+    from there. `auto`: on the device, unless it takes more than 70 % of its memory."""
     share: Share = 1.0
     """Share of each minibatch that comes from the buffer; the rest comes from the last rollout."""
 

@@ -120,7 +120,7 @@ def require_memory(needed: int) -> None:
     An accelerator refuses by itself. On a CPU the operating system promises memory that it does not have, and kills the
     process that uses it without a message.
     """
-    has = _machine_memory()
+    has = machine_memory()
     if jax.default_backend() == "cpu" and needed > has:
         raise DeviceError(out_of_memory(f": it needs {needed / 2**30:.1f} GB, and this machine has {has / 2**30:.1f}"))
 
@@ -128,7 +128,7 @@ def require_memory(needed: int) -> None:
 def device_memory() -> float:
     """Bytes of memory of the first device; infinity where nobody says."""
     if jax.default_backend() == "cpu":
-        return _machine_memory()
+        return machine_memory()
     return (jax.devices()[0].memory_stats() or {}).get("bytes_limit", math.inf)
 
 
@@ -150,7 +150,7 @@ def _bytes(plan: PyTree) -> int:
     return kept + plan.temp_size_in_bytes
 
 
-def _machine_memory() -> float:
+def machine_memory() -> float:
     """Bytes of memory and swap, or what a container may use of them; infinity where the system does not say."""
     limits = [math.inf]
     with contextlib.suppress(OSError, ValueError, IndexError):

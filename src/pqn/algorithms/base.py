@@ -80,7 +80,7 @@ class LearnerState(NamedTuple):
     opt: PyTree  # the optimiser's, of the parameters as `Packed`
     updates: Array  # int32, rollouts learned from so far
     target: PyTree = ()  # a target network, for the algorithms that have one
-    buffer: PyTree = ()  # past steps, for the algorithms that learn from them; only `prepare` reads it
+    buffer: PyTree = ()  # past steps, for the algorithms that learn from them; only `remember` reads it
 
 
 class Progress(NamedTuple):
@@ -101,7 +101,6 @@ class Work(NamedTuple):
     steps: Array  # [K] float32, gradient steps since the start of the run: an int32 would overflow in long ones
     metrics: Metrics  # what is known before the first gradient step
     fixed: PyTree = ()  # what the loss reads and no gradient step changes: `LearnerState.target` after this update
-    buffer: PyTree = ()  # `LearnerState.buffer` after this rollout
 
     def part(self, start: Array, count: int) -> Work:
         """`count` of its gradient steps, from number `start` on."""
@@ -188,14 +187,27 @@ class Algorithm(Protocol):
         """What follows a schedule, after `update` updates, for the record."""
         ...
 
-    def update(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> tuple[LearnerState, Metrics]:
-        """Learns from one rollout: `prepare`, `descend`, `finish`."""
+    def empty_buffer(self) -> PyTree:
+        """`LearnerState.buffer` at the start of a run; () for algorithms without one."""
         ...
 
-    # The same in three parts. Where simulators step meanwhile, the gradient steps are queued a few at a time.
+    @property
+    def buffer_on_host(self) -> bool:
+        """Whether the buffer is in the host's memory, where `remember` then has to be called."""
+        ...
 
-    def prepare(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> tuple[Progress, Work]:
-        """Where the gradient steps start, and what they are."""
+    def update(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> tuple[LearnerState, Metrics]:
+        """Learns from one rollout: `remember`, `prepare`, `descend`, `finish`."""
+        ...
+
+    # The same in four parts. Where simulators step meanwhile, the gradient steps are queued a few at a time.
+
+    def remember(self, buffer: PyTree, rollout: Rollout, key: Array) -> tuple[PyTree, PyTree]:
+        """The buffer after a rollout, and what is to be learned from: the rollout itself, or a sample of the buffer."""
+        ...
+
+    def prepare(self, state: LearnerState, data: PyTree, key: Array, hyper: Hyper) -> tuple[Progress, Work]:
+        """Where the gradient steps start, and what they are; `data` is what `remember` returned."""
         ...
 
     def descend(self, progress: Progress, work: Work, hyper: Hyper) -> tuple[Progress, Metrics]:
@@ -205,5 +217,5 @@ class Algorithm(Protocol):
     def finish(
         self, state: LearnerState, progress: Progress, work: Work, metrics: Metrics
     ) -> tuple[LearnerState, Metrics]:
-        """The state after the update, and the means of the metrics of all its gradient steps [K]."""
+        """The state after the update, buffer excepted, and the means of the metrics of all its gradient steps [K]."""
         ...

@@ -1,4 +1,4 @@
-"""Gradient steps on minibatches: what all algorithms here do, whatever their loss is and wherever the data come from."""
+"""Gradient steps on minibatches: what all algorithms here do, whatever their loss and wherever their data come from."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Descent(abc.ABC):
     def actor(self) -> Actor: ...
 
     @abc.abstractmethod
-    def work(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> Work:
-        """The minibatches of an update."""
+    def work(self, state: LearnerState, data: PyTree, key: Array, hyper: Hyper) -> Work:
+        """The minibatches of an update, from what `remember` returned."""
 
     @abc.abstractmethod
     def loss(
@@ -57,7 +57,8 @@ class Descent(abc.ABC):
     def init(self, key: Array) -> LearnerState:
         params, stats = self.actor.init(key)
         packed: PyTree = pack(params)
-        return LearnerState(params, stats, self.optimizer.init(packed), jnp.int32(0))
+        opt = self.optimizer.init(packed)
+        return LearnerState(params, stats, opt, jnp.int32(0), buffer=self.empty_buffer())
 
     def policy(self, state: LearnerState) -> Policy:
         return Policy(state.params, state.stats)
@@ -68,13 +69,25 @@ class Descent(abc.ABC):
     def schedules(self, update: int) -> dict[str, float]:
         return schedules(self.config, update)
 
-    def update(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> tuple[LearnerState, Metrics]:
-        progress, work = self.prepare(state, rollout, key, hyper)
-        progress, metrics = self.descend(progress, work, hyper)
-        return self.finish(state, progress, work, metrics)
+    def empty_buffer(self) -> PyTree:
+        return ()
 
-    def prepare(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> tuple[Progress, Work]:
-        work = self.work(state, rollout, key, hyper)
+    @property
+    def buffer_on_host(self) -> bool:
+        return False
+
+    def remember(self, buffer: PyTree, rollout: Rollout, key: Array) -> tuple[PyTree, PyTree]:
+        return buffer, rollout
+
+    def update(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> tuple[LearnerState, Metrics]:
+        buffer, data = self.remember(state.buffer, rollout, key)
+        progress, work = self.prepare(state, data, key, hyper)
+        progress, metrics = self.descend(progress, work, hyper)
+        after, metrics = self.finish(state, progress, work, metrics)
+        return after._replace(buffer=buffer), metrics
+
+    def prepare(self, state: LearnerState, data: PyTree, key: Array, hyper: Hyper) -> tuple[Progress, Work]:
+        work = self.work(state, data, key, hyper)
         return Progress(pack(state.params), state.stats, state.opt), work
 
     def step_numbers(self, state: LearnerState) -> Array:
@@ -95,7 +108,7 @@ class Descent(abc.ABC):
     ) -> tuple[LearnerState, Metrics]:
         means = {name: jnp.mean(value) for name, value in metrics.items()}
         params = progress.params.unpack()
-        after = LearnerState(params, progress.stats, progress.opt, state.updates + 1, work.fixed, work.buffer)
+        after = LearnerState(params, progress.stats, progress.opt, state.updates + 1, work.fixed, state.buffer)
         return after, means | work.metrics
 
     def gradient_step(
@@ -122,8 +135,8 @@ class OnPolicy(Descent):
     def segments(self, rollout: Rollout, hyper: Hyper) -> tuple[Segments, Metrics]:
         """What minibatches are taken from, targets included, and what is to be reported of it."""
 
-    def work(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> Work:
-        segments, metrics = self.segments(rollout, hyper)
+    def work(self, state: LearnerState, data: PyTree, key: Array, hyper: Hyper) -> Work:
+        segments, metrics = self.segments(data, hyper)
         count = segments.action.shape[1]
         epochs, minibatches = self.config.learner.epochs, self.config.learner.minibatches
         # One permutation per epoch, shared by all fields; each gradient step gathers its own share.

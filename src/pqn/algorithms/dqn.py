@@ -18,7 +18,7 @@ from pqn.algorithms.base import Hyper, LearnerState, Work
 from pqn.algorithms.replay import Replay, Sequences
 from pqn.exploration import masked
 from pqn.returns import n_step_returns
-from pqn.types import Array, Policy, PyTree, Rollout
+from pqn.types import Array, Policy, PyTree
 
 
 class DQN(Replay):
@@ -33,9 +33,9 @@ class DQN(Replay):
         # A copy: the same array twice in a state could not be donated.
         return state._replace(target=jax.tree.map(jnp.copy, self.policy(state)))
 
-    def work(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> Work:
+    def work(self, state: LearnerState, data: PyTree, key: Array, hyper: Hyper) -> Work:
         """The target network moves first, every `target.interval` updates."""
-        work = super().work(state, rollout, key, hyper)
+        work = super().work(state, data, key, hyper)
         rate = jnp.where(state.updates % self.config.target.interval == 0, hyper.target_rate, 0.0)
 
         def moved(old: Array, new: Array) -> Array:
@@ -48,10 +48,9 @@ class DQN(Replay):
 
     def values(self, params: PyTree, q: Array, batch: Sequences, fixed: PyTree) -> Array:
         target: Policy = fixed
-        _, says = self.actor.network.apply(
-            {"params": target.params, "batch_stats": target.stats}, batch.carry, batch.inputs
-        )
-        says = says[self.config.learner.burn_in :]
+        variables = {"params": target.params, "batch_stats": target.stats}
+        out: PyTree = self.actor.network.apply(variables, batch.carry, batch.inputs)
+        says = out[1][self.config.learner.burn_in :]
         if not self.config.target.double:
             return self.actor.joint_value(target.params, says, batch.avail, batch.world)
         best = jnp.argmax(masked(q, batch.avail), axis=-1, keepdims=True)

@@ -16,7 +16,9 @@ from pqn.types import Array, PyTree
 class PQNReplay(Replay):
     """Sampling and loss are those of `Replay`; here are values and targets."""
 
-    lookahead = 1
+    @property
+    def lookahead(self) -> int:
+        return 1
 
     def values(self, params: PyTree, q: Array, batch: Sequences, fixed: PyTree) -> Array:
         return self.actor.joint_value(params, q, batch.avail, batch.world)

@@ -25,9 +25,11 @@ from pqn.algorithms.pqn import l2_penalty, taken
 from pqn.algorithms.segments import counted, mean
 from pqn.arrays import expand
 from pqn.config import replayed
-from pqn.device import device_memory, size
+from pqn.device import device_memory, machine_memory, size
 from pqn.errors import ConfigError
 from pqn.types import Array, Inputs, PyTree, Rollout
+
+SHARE_OF_DEVICE = 0.7  # that a buffer may take of a device's memory: rollouts, networks and gradients need the rest
 
 
 class Steps(NamedTuple):
@@ -105,18 +107,24 @@ class Replay(Descent):
 
     def check(self) -> None:
         super().check()
-        config, needed = self.config, self.config.seeds * size(jax.eval_shape(self.empty_buffer))
-        has = device_memory()
+        config, needed = self.config, self.buffer_bytes
+        where, has = ("machine", machine_memory()) if self.buffer_on_host else ("device", device_memory())
         if needed > has:
-            fits = int(config.replay.size * has / needed)
             raise ConfigError(
                 f"replay.size {config.replay.size} needs a buffer of {needed / 2**30:.1f} GB"
-                f"{f' for {config.seeds} seeds' if config.seeds > 1 else ''}, and there are {has / 2**30:.1f} GB of "
-                f"memory; a replay.size well below {fits} fits"
+                f"{f' for {config.seeds} seeds' if config.seeds > 1 else ''}, and this {where} has {has / 2**30:.1f} "
+                f"GB of memory; a replay.size well below {int(config.replay.size * has / needed)} fits"
             )
 
-    def init(self, key: Array) -> LearnerState:
-        return super().init(key)._replace(buffer=self.empty_buffer())
+    @property
+    def buffer_bytes(self) -> int:
+        """Of all seeds."""
+        return self.config.seeds * size(jax.eval_shape(self.empty_buffer))
+
+    @property
+    def buffer_on_host(self) -> bool:
+        place = self.config.replay.place
+        return place == "host" or (place == "auto" and self.buffer_bytes > SHARE_OF_DEVICE * device_memory())
 
     def empty_buffer(self) -> TrajectoryBufferState:
         config, agents = self.config, self.spec.num_agents
@@ -174,14 +182,17 @@ class Replay(Descent):
 
     # --- an update ------------------------------------------------------------------------------------------------
 
-    def work(self, state: LearnerState, rollout: Rollout, key: Array, hyper: Hyper) -> Work:
-        buffer = self.add(state.buffer, rollout)
-        steps, orders = self.sample(buffer, key)
+    def remember(self, buffer: PyTree, rollout: Rollout, key: Array) -> tuple[PyTree, PyTree]:
+        buffer = self.add(buffer, rollout)
+        return buffer, self.sample(buffer, key)
+
+    def work(self, state: LearnerState, data: PyTree, key: Array, hyper: Hyper) -> Work:
+        steps, orders = data
         burn_in = self.config.learner.burn_in
         timed = jax.tree.map(lambda x: x[burn_in:], steps._replace(inputs=()))._asdict()
         carry = self.actor.initial_carry(steps.action.shape[1], self.spec.num_agents)
         sequences = Sequences(**timed | {"inputs": steps.inputs, "carry": carry})
-        return Work(sequences, orders, self.step_numbers(state), {}, buffer=buffer)
+        return Work(sequences, orders, self.step_numbers(state), {})
 
     def loss(
         self, params: PyTree, stats: PyTree, batch: PyTree, hyper: Hyper, fixed: PyTree = ()

@@ -13,6 +13,7 @@ from pqn.envs.contract import HostEnv, JaxEnv
 from pqn.errors import EnvError, PqnError
 from pqn.programs.base import EnvFactory, HostFactory, JaxFactory, Program
 from pqn.programs.compiled import CompiledProgram
+from pqn.programs.hosted import HostedProgram
 from pqn.programs.simulators.program import SimulatorProgram
 
 
@@ -38,7 +39,8 @@ def make_program(config: Config, make_env: EnvFactory) -> Program:
     def make_or_reuse(num_envs: int) -> JaxEnv | HostEnv:
         return env if num_envs == env.num_envs else _make(make_env, num_envs)
 
-    return CompiledProgram(config, cast(JaxFactory, make_or_reuse))
+    program = CompiledProgram(config, cast(JaxFactory, make_or_reuse))
+    return HostedProgram(program) if program.algorithm.buffer_on_host else program
 
 
 def _make(make_env: EnvFactory, num_envs: int) -> JaxEnv | HostEnv:

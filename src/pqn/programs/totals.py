@@ -5,9 +5,11 @@ Sums of the learner's means and of the episodes that ended, the norm of the para
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from typing import TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -51,6 +53,16 @@ def combine(total: Mapping[str, AnyArray], later: Mapping[str, AnyArray]) -> dic
         return later[name] if is_last(name) else total[name] + later[name]
 
     return {name: join(name) for name in later}
+
+
+def add_up(rows: list[dict[str, Array]], before: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+    """Totals per seed over the reports of some updates, fetched from the device, and over those that `before` is of."""
+    fetched = [
+        {name: np.asarray(x, None if name in HEALTH else np.float64) for name, x in row.items()}
+        for row in jax.device_get(rows)
+    ]
+    both = [dict(before), *fetched] if before else fetched
+    return functools.reduce(combine, both) if both else {}
 
 
 def first_fault(totals: Mapping[str, np.ndarray]) -> tuple[int, int, Fault] | None:

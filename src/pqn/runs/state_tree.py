@@ -62,10 +62,9 @@ def place(leaf: Leaf, array: np.ndarray, like: object) -> object:
     # An array without a fixed place stays without one: pinning it to a device would forbid later moves.
     sharding = getattr(like, "sharding", None) if getattr(like, "committed", True) else None
     # A copy: device_put on a CPU adopts NumPy's memory, which a compiled function cannot take over when it is donated.
-    placed = jnp.array(array, copy=True)
-    if leaf.key_impl is not None:
-        placed = jax.random.wrap_key_data(placed, impl=leaf.key_impl)
-    return placed if sharding is None else jax.device_put(placed, sharding)
+    # At once where it belongs: what is kept on the host may be too large for the device.
+    placed = jnp.array(array, copy=True, device=sharding)
+    return placed if leaf.key_impl is None else jax.random.wrap_key_data(placed, impl=leaf.key_impl)
 
 
 def describe(name: str, leaf: object) -> Leaf:

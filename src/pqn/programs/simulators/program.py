@@ -8,7 +8,6 @@ episodes, with the parameters, the optimiser and the random keys of the checkpoi
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +25,7 @@ from pqn.device import compiler_options, over_seeds, over_seeds_but_last, planne
 from pqn.errors import ConfigError, EnvFailed
 from pqn.programs.base import HostFactory, RunState, Totals, restored_learner, saved_learner
 from pqn.programs.evaluation import Evaluation, step_limit
+from pqn.programs.host_buffer import HostBuffer
 from pqn.programs.keys import evaluation_key, seed_keys, update_keys
 from pqn.programs.memory import MemoryPlan
 from pqn.programs.rollout import Finished
@@ -38,8 +38,8 @@ from pqn.programs.simulators.player import Player
 from pqn.programs.simulators.records import Collected, SimulatorStream
 from pqn.programs.simulators.seeds import episode_seeds
 from pqn.programs.simulators.started import Started, start_simulators
-from pqn.programs.totals import HEALTH, combine, report
-from pqn.types import Array, EnvSpec, PyTree
+from pqn.programs.totals import add_up, report
+from pqn.types import Array, EnvSpec, PyTree, Rollout
 
 
 class SimulatorCheckpoint(NamedTuple):
@@ -76,6 +76,10 @@ class SimulatorProgram:
         self.layout = Layout.of(config, spec, groups)
         self.compile_seconds = 0.0
         self.memory: MemoryPlan | None = None
+        # With overlap a simulator may fail after the buffer has changed, and the state before that is to be saved.
+        self._in_place = not config.simulators.overlap
+        on_host = self.algorithm.buffer_on_host
+        self._host = HostBuffer(self.algorithm, config.seeds, self._in_place) if on_host else None
         self._player = Player(self.algorithm.actor, config.seeds, config.eval.epsilon)
         self._started: Started | None = None
         self._unlearned: UnlearnedRollout | None = None  # with overlap, between two updates
@@ -87,20 +91,33 @@ class SimulatorProgram:
     # --- one seed ---------------------------------------------------------------------------------------------------
 
     def init_one(self, seed: Array) -> tuple[LearnerState, Array]:
+        """A fresh learner without its buffer, which is kept to itself, and the key of the run."""
         keys = seed_keys(seed)
-        return self.algorithm.init(keys.network), keys.run
+        return self.algorithm.init(keys.network)._replace(buffer=()), keys.run
 
-    def prepare_one(
+    def _empty_buffer(self) -> PyTree:
+        """The buffers of all seeds."""
+        if self._host is not None:
+            return self._host.empty()
+        return jax.vmap(lambda _: self.algorithm.empty_buffer())(self.seeds)
+
+    def join_one(self, collected: Collected, hyper: Hyper) -> tuple[Rollout, AfterRollout]:
+        return join_groups(self.algorithm.actor, self.layout, collected, hyper)
+
+    def prepare_one(self, state: LearnerState, data: PyTree, key: Array, hyper: Hyper) -> tuple[Progress, Work]:
+        return self.algorithm.prepare(state, data, key, hyper)
+
+    def join_and_prepare_one(
         self, state: LearnerState, buffer: PyTree, key: Array, collected: Collected, hyper: Hyper
-    ) -> tuple[Progress, Work, AfterRollout]:
-        """Where the gradient steps start, what they are, and what follows from the rollout.
+    ) -> tuple[Progress, Work, AfterRollout, PyTree]:
+        """Where the gradient steps start, what they are, what follows from the rollout, and the buffer after it.
 
         The buffer, which may be most of the memory, comes alone: it is changed in place, while others still read the
         rest of the state.
         """
-        rollout, after = join_groups(self.algorithm.actor, self.layout, collected, hyper)
-        progress, work = self.algorithm.prepare(state._replace(buffer=buffer), rollout, key, hyper)
-        return progress, work, after
+        rollout, after = self.join_one(collected, hyper)
+        buffer, data = self.algorithm.remember(buffer, rollout, key)
+        return *self.prepare_one(state, data, key, hyper), after, buffer
 
     def descend_one(self, progress: Progress, work: Work, given: tuple[Hyper, Array]) -> tuple[Progress, Metrics]:
         """One piece of the gradient steps; `given` has the hyperparameters and the number of its first step."""
@@ -135,23 +152,40 @@ class SimulatorProgram:
         jobs = {
             "init": jax.jit(over_seeds(self.init_one, seeds)),
             "split": jax.jit(jax.vmap(update_keys)),
-            # With overlap a simulator may fail after this, and the state before it, buffer included, is to be saved.
-            "prepare": jax.jit(
-                over_seeds_but_last(self.prepare_one, seeds), donate_argnums=() if self.config.simulators.overlap else 1
+            "join": jax.jit(over_seeds_but_last(self.join_one, seeds)),
+            "prepare": jax.jit(over_seeds_but_last(self.prepare_one, seeds)),
+            "join_and_prepare": jax.jit(
+                over_seeds_but_last(self.join_and_prepare_one, seeds), donate_argnums=1 if self._in_place else ()
             ),
             "descend": jax.jit(over_seeds_but_last(self.descend_one, seeds)),
             "finish": jax.jit(over_seeds(self.finish_one, seeds)),
         }
         learner, key = jax.eval_shape(jobs["init"], self.seeds)
-        learner, buffer = learner._replace(buffer=()), learner.buffer
+        collected = self._collected_shape(learner, key)
         shapes: dict[str, tuple[PyTree, ...]] = {"init": (self.seeds,), "split": (key,)}
-        shapes["prepare"] = (learner, buffer, key, self._collected_shape(learner, key), self.hyper)
-        progress, work, after = jax.eval_shape(jobs["prepare"], *shapes["prepare"])
-        work = work._replace(buffer=())
+        if self._host is None:
+            buffer = jax.eval_shape(over_seeds(lambda _: self.algorithm.empty_buffer(), seeds), self.seeds)
+            shapes["join_and_prepare"] = (learner, buffer, key, collected, self.hyper)
+            progress, work, after, _ = jax.eval_shape(jobs["join_and_prepare"], *shapes["join_and_prepare"])
+        else:
+            buffer = self._host.shape()
+            shapes["join"] = (collected, self.hyper)
+            rollout, after = jax.eval_shape(jobs["join"], *shapes["join"])
+            shapes["prepare"] = (learner, self._host.data_shape(rollout, key), key, self.hyper)
+            progress, work = jax.eval_shape(jobs["prepare"], *shapes["prepare"])
         shapes["descend"] = (progress, work, (self.hyper, jax.ShapeDtypeStruct((), jnp.int32)))
         _, metrics = jax.eval_shape(jobs["descend"], *shapes["descend"])
         pieces = [metrics] * (self._gradient_steps // self._piece)
         shapes["finish"] = (learner, progress, work, pieces, after.finished)
+        self._compile(jobs, shapes)
+        most = planned(self._compiled.values())
+        require_memory(most)
+        self.memory = MemoryPlan.of(learner._replace(buffer=buffer), collected.stream, collected.groups, most)
+        self._compile_acting()
+        self.compile_seconds = time.perf_counter() - began
+
+    def _compile(self, jobs: dict[str, PyTree], shapes: dict[str, tuple[PyTree, ...]]) -> None:
+        """Compiles the jobs that have shapes, side by side."""
         with ThreadPoolExecutor(len(shapes)) as threads:
             options = compiler_options()
             futures = {
@@ -159,13 +193,6 @@ class SimulatorProgram:
                 for name in shapes
             }
             self._compiled = {name: future.result() for name, future in futures.items()}
-        most = planned(self._compiled.values())
-        require_memory(most)
-        collected = shapes["prepare"][3]
-        plan = MemoryPlan.of(learner._replace(buffer=buffer), collected.stream, collected.groups, most)
-        self.memory = plan
-        self._compile_acting()
-        self.compile_seconds = time.perf_counter() - began
 
     def _collected_shape(self, learner: LearnerState, key: Array) -> Collected:
         """Shapes of a rollout, from those of S learners and keys."""
@@ -178,13 +205,14 @@ class SimulatorProgram:
     def _compile_acting(self) -> None:
         simulators, collector, _, first, _ = self.started
         learner, key = self._compiled["init"](self.seeds)
-        draws = collector.draw(key, learner._replace(buffer=()), self.hyper)
+        draws = collector.draw(key, learner, self.hyper)
         collector.compile_acting(simulators, self.algorithm.policy(learner), collector.start(first), draws)
 
     # --- the interface of `Program` ---------------------------------------------------------------------------------
 
     def init(self) -> RunState:
         learner, key = self._compiled["init"](self.seeds)
+        learner = learner._replace(buffer=self._empty_buffer())
         return RunState(learner, self.started.collector.start(self.started.first), key)
 
     def chunk(self, state: RunState, count: int, before: Totals | None = None) -> tuple[RunState, Totals]:
@@ -196,9 +224,9 @@ class SimulatorProgram:
                     state, metrics = self._update(state, ahead=self.config.simulators.overlap and number < left)
                     rows.append(metrics)
         except EnvFailed as failure:
-            failure.state, failure.totals, failure.done = state, _totals(rows, before), len(rows)
+            failure.state, failure.totals, failure.done = state, add_up(rows, before), len(rows)
             raise
-        return state, _totals(rows, before)
+        return state, add_up(rows, before)
 
     def _update(self, state: RunState, ahead: bool) -> tuple[RunState, Metrics]:
         """One iteration of Algorithm 1; if `ahead`, the next rollout is collected while this one is learned from."""
@@ -237,9 +265,14 @@ class SimulatorProgram:
         collected, before = unlearned.collected, state.stream
         stream = collected.stream._replace(episode=before.episode, window=before.window)
         light, buffer = state.learner._replace(buffer=()), state.learner.buffer
-        given = (light, buffer, unlearned.key, collected._replace(stream=stream), self.hyper)
-        progress, work, after = self._compiled["prepare"](*given)
-        buffer, work = work.buffer, work._replace(buffer=())
+        collected, key = collected._replace(stream=stream), unlearned.key
+        if self._host is None:
+            given = (light, buffer, key, collected, self.hyper)
+            progress, work, after, buffer = self._compiled["join_and_prepare"](*given)
+        else:
+            rollout, after = self._compiled["join"](collected, self.hyper)
+            buffer, data = self._host.remember(buffer, rollout, key)
+            progress, work = self._compiled["prepare"](light, data, key, self.hyper)
         starts = range(0, self._gradient_steps, self._piece)
         return GradientSteps(self._compiled["descend"], self.hyper, progress, work, starts), after, buffer
 
@@ -256,6 +289,9 @@ class SimulatorProgram:
     def saved_shape(self) -> SimulatorCheckpoint:
         started = self.start()
         learner, key = jax.eval_shape(lambda seeds: named(jax.vmap(self.init_one)(seeds)), self.seeds)
+        learner = learner._replace(
+            buffer=jax.eval_shape(self._empty_buffer) if self._host is None else self._host.shape()
+        )
         whole: PyTree = jax.ShapeDtypeStruct((), bool)
         if not started.saved_shape:
             return SimulatorCheckpoint(learner, key, whole, (), (), ())
@@ -275,7 +311,7 @@ class SimulatorProgram:
     def restore(self, saved: SimulatorCheckpoint, note: Callable[[str], None]) -> RunState:
         simulators, collector, greedy, _, _ = self.started
         like, _ = jax.eval_shape(jax.vmap(self.init_one), self.seeds)
-        learner = restored_learner(saved.learner, like)
+        learner = restored_learner(saved.learner._replace(buffer=()), like)._replace(buffer=saved.learner.buffer)
         if bool(saved.whole):
             simulators.restore(saved.envs)
             greedy.restore(saved.greedy)
@@ -292,13 +328,3 @@ class SimulatorProgram:
 def _updates(learner: LearnerState) -> int:
     """How many updates all seeds have had."""
     return int(np.asarray(learner.updates)[0])
-
-
-def _totals(rows: list[Metrics], before: Totals | None = None) -> Totals:
-    """Totals per seed over some updates, and over those that `before` is of."""
-    fetched = [
-        {name: np.asarray(x, None if name in HEALTH else np.float64) for name, x in row.items()}
-        for row in jax.device_get(rows)
-    ]
-    both = [before, *fetched] if before else fetched
-    return functools.reduce(combine, both) if both else {}
