@@ -5,8 +5,7 @@
     python -m bench.peers --list
 
 The peers are installed from PyPI into virtual environments of their own (`make peers`). Each comparison is written to
-results/peers/NAME.json, with all that is needed to repeat it. Ours and theirs take the mean over the first full episode
-of each evaluation environment, with the best or most probable action, after the last gradient step.
+results/peers/NAME.json, with all that is needed to repeat it.
 """
 
 from __future__ import annotations
@@ -22,6 +21,7 @@ from pathlib import Path
 import pqn
 from bench.peers.intervals import agree, difference, estimate
 from bench.peers.tasks import TASKS, Task
+from pqn.play import evaluate_run
 from pqn.progress import Progress
 from pqn.runs.provenance import describe_environment
 
@@ -31,7 +31,11 @@ PEERS = {
     "stable-baselines3": (".venv-peers", ["torch==2.13.0", "stable-baselines3==2.9.2"], "sb3_side.py"),
     "rejax": (".venv-rejax", ["rejax==0.1.3", "gymnax==0.0.9"], "rejax_side.py"),
 }
-RULE = "mean over the first full episode of each evaluation environment, best or most probable action, final weights"
+SCORES = {
+    "returns": "after the last gradient step, the mean over the first full episode of each evaluation environment, with "
+    "the best or most probable action",
+    "drawn_returns": "the same with actions drawn from the policy",
+}
 DIFFERENCES = {
     "stable-baselines3": (
         "our environment is the one of this package in JAX, theirs is gymnasium's",
@@ -78,40 +82,62 @@ def ours(task: Task) -> dict:
     """The same of our own training."""
     with tempfile.TemporaryDirectory() as folder:
         result = pqn.train(task.ours(), out=Path(folder) / "run", progress=Progress(quiet=True))
-        return {"returns": result.summary["eval_return"]["per_seed"], "steps": result.summary["steps"]}
+        found = {"returns": result.summary["eval_return"]["per_seed"], "steps": result.summary["steps"]}
+        if task.algorithm == "ppo":
+            drawn = evaluate_run(result.run, task.eval_envs, epsilon=1.0)
+            found["drawn_returns"] = [float(x) for x in drawn["return_mean"]]
+        return found
 
 
 def compare(name: str, task: Task) -> dict:
-    """The record of one comparison."""
+    """Trains both, and returns the record of the comparison."""
     made_by = describe_environment() | {"command": f"python -m bench.peers {name}"}
-    a, b = ours(task), theirs(task)
+    made_by.pop("host")
+    return record(name, task, ours(task), theirs(task), made_by)
+
+
+def record(name: str, task: Task, a: dict, b: dict, made_by: dict) -> dict:
+    """All about one comparison: what was asked, by which numbers, and what came out."""
+    scores = [score for score in SCORES if score in a and score in b]
+    verdicts = {
+        score: {
+            "what": SCORES[score],
+            "ours_95": estimate(a[score])._asdict(),
+            "theirs_95": estimate(b[score])._asdict(),
+            "difference_95": difference(a[score], b[score])._asdict(),
+            "agree": agree(a[score], b[score]),
+        }
+        for score in scores
+    }
     return {
         "comparison": name,
         "question": f"is our {task.algorithm} on {task.env} the same algorithm as that of {task.peer}?",
-        "score": RULE,
+        "agree": all(verdict["agree"] for verdict in verdicts.values()),
+        "verdicts": verdicts,
         "peer": task.peer,
         "seeds": list(range(task.seeds)),
         "steps_per_seed": task.steps,
         "evaluation_environments": task.eval_envs,
         "hyperparameters": {"hidden": list(task.hidden), **task.numbers},
         "known_differences": list(DIFFERENCES[task.peer]),
-        "ours": a | {"interval_95": estimate(a["returns"])._asdict()},
-        "theirs": b | {"interval_95": estimate(b["returns"])._asdict()},
-        "difference_95": difference(a["returns"], b["returns"])._asdict(),
-        "agree": agree(a["returns"], b["returns"]),
+        "ours": a,
+        "theirs": b,
         "our_options": task.ours().to_dict(),
-        "made_by": {key: value for key, value in made_by.items() if key != "host"},
+        "made_by": made_by,
     }
 
 
-def line(record: dict) -> str:
-    mine, peer, gap = (record[key] for key in ("ours", "theirs", "difference_95"))
-    (a, b) = (side["interval_95"] for side in (mine, peer))
-    return (
-        f"{record['comparison']:<24} ours {a['mean']:7.1f} [{a['low']:.1f}, {a['high']:.1f}]   {record['peer']} "
-        f"{b['mean']:7.1f} [{b['low']:.1f}, {b['high']:.1f}]   difference {gap['mean']:+.1f} "
-        f"[{gap['low']:+.1f}, {gap['high']:+.1f}]   {'agree' if record['agree'] else 'DIFFER'}"
-    )
+def lines(found: dict) -> list[str]:
+    """One line for each score of a record."""
+    out = []
+    for score, verdict in found["verdicts"].items():
+        mine, peer, gap = (verdict[key] for key in ("ours_95", "theirs_95", "difference_95"))
+        out.append(
+            f"{found['comparison']:<22} {score:<14} ours {mine['mean']:.1f} [{mine['low']:.1f}, {mine['high']:.1f}], "
+            f"{found['peer']} {peer['mean']:.1f} [{peer['low']:.1f}, {peer['high']:.1f}], difference "
+            f"{gap['mean']:+.1f} [{gap['low']:+.1f}, {gap['high']:+.1f}]: {'agree' if verdict['agree'] else 'DIFFER'}"
+        )
+    return out
 
 
 def main() -> None:
@@ -132,9 +158,9 @@ def main() -> None:
         return
     given.out.mkdir(parents=True, exist_ok=True)
     for name in given.names or TASKS:
-        record = compare(name, TASKS[name])
-        (given.out / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
-        print(line(record), flush=True)
+        found = compare(name, TASKS[name])
+        (given.out / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+        print(*lines(found), sep="\n", flush=True)
 
 
 if __name__ == "__main__":

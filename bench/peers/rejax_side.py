@@ -53,15 +53,17 @@ def start(algo: PPO, key: jax.Array) -> object:
     return state
 
 
-def final_return(algo: PPO, state: object, key: jax.Array, envs: int) -> jax.Array:
-    """The mean over the first full episode of each evaluation environment, with the most probable action."""
+def final_return(algo: PPO, state: object, key: jax.Array, envs: int, greedy: bool) -> jax.Array:
+    """The mean over the first full episode of each evaluation environment, with the most probable or drawn actions."""
 
     def step(carry: tuple, key: jax.Array) -> tuple:
         obs, env_state, returns, running = carry
         logits = algo.actor.apply(state.actor_ts.params, obs, method="_action_dist").logits
+        key, drawing = jax.random.split(key)
+        action = jnp.argmax(logits, -1) if greedy else jax.random.categorical(drawing, logits)
         keys = jax.random.split(key, envs)
         next_step = jax.vmap(algo.env.step, in_axes=(0, 0, 0, None))
-        obs, env_state, reward, done, _ = next_step(keys, env_state, jnp.argmax(logits, -1), algo.env_params)
+        obs, env_state, reward, done, _ = next_step(keys, env_state, action, algo.env_params)
         returns += jnp.where(running, reward.reshape(envs), 0.0)
         return (obs, env_state, returns, running & ~done), None
 
@@ -77,14 +79,14 @@ def main() -> None:
     task = json.load(sys.stdin)
     algo = make(task).replace(eval_callback=lambda algo, state, key: ())
 
-    def train(seed: jax.Array) -> jax.Array:
+    def train(seed: jax.Array) -> tuple:
         begin, end = jax.random.split(jax.random.PRNGKey(seed))
         state, _ = algo.train(train_state=start(algo, begin))
-        return final_return(algo, state, end, task["eval_envs"])
+        return tuple(final_return(algo, state, end, task["eval_envs"], greedy) for greedy in (True, False))
 
-    returns = [float(x) for x in jax.jit(jax.vmap(train))(jnp.arange(task["seeds"]))]
+    greedy, drawn = ([float(x) for x in scores] for scores in jax.jit(jax.vmap(train))(jnp.arange(task["seeds"])))
     versions = {name: version(name) for name in ("rejax", "gymnax", "jax", "flax", "optax", "numpy")}
-    json.dump({"returns": returns, "versions": versions}, sys.stdout)
+    json.dump({"returns": greedy, "drawn_returns": drawn, "versions": versions}, sys.stdout)
 
 
 if __name__ == "__main__":

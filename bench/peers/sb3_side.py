@@ -83,12 +83,12 @@ def initialise(layer: torch.nn.Linear) -> None:
     torch.nn.init.zeros_(layer.bias)
 
 
-def final_return(model: DQN | PPO, task: dict, seed: int) -> float:
-    """The mean over the first full episode of each evaluation environment, with the most probable or best action."""
+def final_return(model: DQN | PPO, task: dict, seed: int, greedy: bool = True) -> float:
+    """The mean over the first full episode of each evaluation environment; not greedy: with drawn actions."""
     env = make_vec_env(task["env"], n_envs=task["eval_envs"], seed=10_000 + 1_000 * seed)
     obs, returns, running = env.reset(), np.zeros(env.num_envs), np.ones(env.num_envs, bool)
     while running.any():
-        actions, _ = model.predict(obs, deterministic=True)
+        actions, _ = model.predict(obs, deterministic=greedy)
         obs, rewards, dones, _ = env.step(actions)
         returns += rewards * running
         running &= ~dones
@@ -99,14 +99,17 @@ def main() -> None:
     task = json.load(sys.stdin)
     torch.set_num_threads(1)
     make = {"dqn": dqn, "ppo": ppo}[task["algorithm"]]
-    returns = []
+    returns, drawn = [], []
     for seed in range(task["seeds"]):
         model = make(task, seed).learn(task["steps"])
         returns.append(final_return(model, task, seed))
+        if task["algorithm"] == "ppo":
+            drawn.append(final_return(model, task, seed, greedy=False))
         print(f"{task['algorithm']} {task['env']} seed {seed}: {returns[-1]:g}", file=sys.stderr, flush=True)
     versions = {"stable-baselines3": stable_baselines3.__version__, "torch": torch.__version__}
     versions |= {"gymnasium": gymnasium.__version__, "numpy": version("numpy")}
-    json.dump({"returns": returns, "versions": versions}, sys.stdout)
+    scores = {"returns": returns} | ({"drawn_returns": drawn} if drawn else {})
+    json.dump(scores | {"versions": versions}, sys.stdout)
 
 
 if __name__ == "__main__":
