@@ -14,7 +14,7 @@ PYTHONS = python3.13 $(HOME)/.pyenv/versions/3.13.*/bin/python3 \
 	python3.12 $(HOME)/.pyenv/versions/3.12.*/bin/python3 $(PYTHON)
 NEWEST = $(shell for python in $(PYTHONS); do $$python -c '' 2> /dev/null && echo $$python && break; done)
 
-.PHONY: train test test-slow test-quick test-python test-newest newer-python mutants lint bench pin clean
+.PHONY: train test test-slow test-quick test-python test-newest newer-python mutants lint bench peers pin clean
 
 train: $(INSTALLED)  ## train CartPole and show its curve
 	$(BIN)/pqn train cartpole
@@ -47,6 +47,9 @@ lint: $(INSTALLED)  ## style and types
 
 bench: $(INSTALLED)  ## speed on this machine
 	$(BIN)/python -m bench
+
+peers: $(INSTALLED)  ## our DQN and PPO beside other implementations, in virtual environments of their own; half an hour
+	$(BIN)/python -m bench.peers
 
 pin: $(INSTALLED)  ## write down the installed versions as those that the suite passed with
 	{ grep '^#' requirements/pinned.txt; $(BIN)/python -m pip freeze --exclude-editable; } > requirements/pinned.new

@@ -70,21 +70,21 @@ def _rnn(env: str, total_steps: int) -> Config:
 
 
 _LAYER_NORM = {"network.norm": "layer"}
-_LIMIT = "episodes end after 10 000 steps (there: craftax's own limit, 100 000)"
-_POOLS = "256 new worlds every 16 steps (there: 64 at every step)"
+LIMIT = "episodes end after 10 000 steps (there: craftax's own limit, 100 000)"
+POOLS = "256 new worlds every 16 steps (there: 64 at every step)"
 _STATISTICS = (
     "targets and input statistics come from the steps as they were acted on (there: from one training pass over "
     "observations and their successors together)"
 )
 _NORM = "LayerNorm inside the network; with a normalised input the paper's norm ablation found the two similar"
 _LAST_STEP = "the last step of a rollout has a loss, with a target from the value it was acted on (there: none)"
-_MLP_DEVIATIONS = (BOOTSTRAPS, _POOLS, _STATISTICS, RENORM)
-_RNN_DEVIATIONS = (BOOTSTRAPS, _POOLS, _NORM, TARGETS_ONCE, _LAST_STEP, NO_PAST_ACTION, RENORM)
+_MLP_DEVIATIONS = (BOOTSTRAPS, POOLS, _STATISTICS, RENORM)
+_RNN_DEVIATIONS = (BOOTSTRAPS, POOLS, _NORM, TARGETS_ONCE, _LAST_STEP, NO_PAST_ACTION, RENORM)
 _TENTH = "another game, Craftax-Classic, and a tenth of the steps"
 
 PRESETS = {
     "craftax": Preset(
-        _mlp(_FULL, 1_000_000_000).replace(_OURS), "Craftax, feed-forward", _MLP_SOURCE, (_LIMIT, *_MLP_DEVIATIONS)
+        _mlp(_FULL, 1_000_000_000).replace(_OURS), "Craftax, feed-forward", _MLP_SOURCE, (LIMIT, *_MLP_DEVIATIONS)
     ),
     "craftax-paper": Preset(
         _mlp(_FULL, 1_000_000_000).replace(_PAPER),
@@ -96,7 +96,7 @@ PRESETS = {
         _rnn(_FULL, 1_000_000_000).replace(_OURS | _LAYER_NORM),
         "Craftax with an LSTM, the paper's hardest single-agent result",
         _RNN_SOURCE,
-        (_LIMIT, *_RNN_DEVIATIONS),
+        (LIMIT, *_RNN_DEVIATIONS),
     ),
     "craftax-rnn-paper": Preset(
         _rnn(_FULL, 1_000_000_000).replace(_PAPER | {"learner.targets": "minibatch"}),

@@ -12,6 +12,8 @@ _GAMES = {
     "spaceinvaders": "SpaceInvaders-MinAtar",
     "seaquest": "Seaquest-MinAtar",
 }
+COMPARED = {name: env for name, env in _GAMES.items() if name != "seaquest"}
+"""The games of the paper."""
 _PUBLIC = "the public configuration of the paper's MinAtar runs (the paper has no table for them)"
 _PLANES = "observations are 0 and 1 (the public script divides them by 255, as if they were pixels)"
 

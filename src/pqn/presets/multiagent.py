@@ -47,14 +47,14 @@ def _smax(name: str) -> Config:
     )
 
 
-_SHAPING = 2_500_000  # steps of all environments together over which the shaped reward fades
+SHAPING = 2_500_000  # steps of all environments together over which the shaped reward fades
 
 
 def _overcooked(layout: str) -> Config:
     num_envs = 64
     return Config(
         total_steps=5_000_000,
-        env=EnvConfig(f"overcooked:{layout}", num_envs=num_envs, kwargs={"shaping_steps": _SHAPING // num_envs}),
+        env=EnvConfig(f"overcooked:{layout}", num_envs=num_envs, kwargs={"shaping_steps": SHAPING // num_envs}),
         network=NetworkConfig(torso="grid", hidden=(512, 512), conv="fused"),
         learner=LearnerConfig(
             rollout_steps=16,
@@ -114,12 +114,12 @@ def _smax_paper(name: str) -> Config:
     return config.replace({"env": EnvConfig(f"smax:{name}", num_envs=128, kwargs={"dead_may_stop": True})})
 
 
-_DEAD = (
+DEAD = (
     "a dead agent has no legal action and adds nothing to the team's value (there: it may stop, and its value counts)"
 )
 _DEAD_SEES = "a dead agent still sees its number and keeps its memory (there: it sees zeros only and forgets)"
 _RANDOM_START = "learning starts with the first rollout (there: 132 random steps come before it, for the first window)"
-_SMAX_DEVIATIONS = (BOOTSTRAPS, FULL_CLIP, TARGETS_ONCE, WINDOW, _DEAD, _DEAD_SEES, _RANDOM_START)
+_SMAX_DEVIATIONS = (BOOTSTRAPS, FULL_CLIP, TARGETS_ONCE, WINDOW, DEAD, _DEAD_SEES, _RANDOM_START)
 _SMAX_PAPER_DEVIATIONS = (HALF_CLIP, WINDOW, _DEAD_SEES, _RANDOM_START)
 _SHAPED = "the weight of the shaped reward falls at every step (there: at every rollout of 16)"
 

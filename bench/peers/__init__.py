@@ -1,0 +1,1 @@
+"""Our baselines beside public implementations of the same algorithms: same task, budget, hyperparameters and score."""
