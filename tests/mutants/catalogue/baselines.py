@@ -188,7 +188,7 @@ BUFFERS = [
     mutation(
         "config-share-needs-no-room",
         CONFIG,
-        "before = config.learner.rollout_steps - 1 if replayed(config) < config.replay.batch else 0",
+        "before = config.learner.rollout_steps - 1 if sequences_of(config)[1] else 0",
         "before = 0",
         "Sequences of the last rollout run across the write head of a small buffer.",
         HOLDS,
