@@ -10,8 +10,8 @@ import sys
 
 import jax
 import numpy as np
-
 from conftest import tiny
+
 from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs import registry

@@ -15,11 +15,14 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast
 
 from pqn.errors import PqnError
 from pqn.hosts.meeting import About, HostsError, Place, meet
 from pqn.hosts.watch import HINT, TIMES_STUCK, Watch
+
+if TYPE_CHECKING:
+    from pqn.types import PyTree
 
 _TIMES_PATIENCE = 3  # JAX's own watch over its processes is the second to notice
 
@@ -89,7 +92,7 @@ def gather(message: bytes) -> list[bytes]:
     return [message] if _THIS.joined is None else _THIS.joined.gather(message)
 
 
-def gather_json(value: object) -> list[object]:
+def gather_json(value: object) -> list[PyTree]:
     """`gather` for what has a JSON form."""
     return [json.loads(message) for message in gather(json.dumps(value).encode())]
 
@@ -153,14 +156,15 @@ def joined(
 
 def _connect(place: Place, wait: float, patience: float, devices: tuple[int, ...] | None) -> Store:
     import jax
-    from jax._src import distributed, xla_bridge
+    from jax._src import distributed
+    from jaxlib import _jax
 
     logging.getLogger("jax._src.distributed").setLevel(logging.ERROR)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM from us
     if _is_loopback(place.address[0]):  # otherwise gloo listens at the address that the name of this machine has
-        make = xla_bridge._jax.make_gloo_tcp_collectives
-        xla_bridge._jax.make_gloo_tcp_collectives = functools.partial(make, hostname=place.address[0])
+        make = functools.partial(_jax.make_gloo_tcp_collectives, hostname=place.address[0])
+        _jax.make_gloo_tcp_collectives = make
     jax.distributed.initialize(
         place.coordinator,
         place.processes,

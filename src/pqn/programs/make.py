@@ -45,7 +45,7 @@ def make_program(config: Config, make_env: EnvFactory) -> Program:
     groups = groups_of(config.seeds, config.shards, jax.devices())
     if len(groups) == 1 and len(groups[0].devices) == 1:  # therefore also one process
         return CompiledProgram(config, cast(JaxFactory, make_or_reuse))
-    return SpreadProgram(config, cast(JaxFactory, make_or_reuse), groups)
+    return cast(Program, SpreadProgram(config, cast(JaxFactory, make_or_reuse), groups))  # its states are several
 
 
 def _refuse_shards(config: Config, name: str) -> None:

@@ -142,7 +142,7 @@ def _save_together(final: Path, state: Blocks, metadata: Mapping[str, object], k
         _prune(final.parent, final, keep)
 
     parts.together(final, lambda: _make_temporary(temporary) if is_first else None)
-    written = parts.together(final, write)
+    written: list[list[PyTree]] = parts.together(final, write)  # after a trip through JSON
     parts.together(final, lambda: seal() if is_first else None)
     return final
 

@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,7 +76,7 @@ def write_parts(parts: Iterable[Part], leaves: Iterable[Leaf], step: int, metada
     return _sealed({"format_version": PARTS_VERSION, "parts": entries}, leaves, step, metadata)
 
 
-def as_part(entry: Sequence[object]) -> Part:
+def as_part(entry: tuple[str, int, str, list[tuple[str, list[int], list[int]]]]) -> Part:
     """A part that has travelled as JSON from another process of this run."""
     file, size, digest, blocks = entry
     return Part(file, size, digest, tuple(PartBlock(name, tuple(start), tuple(shape)) for name, start, shape in blocks))

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import safetensors
@@ -26,8 +25,7 @@ from pqn.programs.base import Block
 from pqn.runs import files, state_tree
 from pqn.runs.leaves import KEYS, Leaf, decode
 from pqn.runs.manifest import MANIFEST, Manifest, Part, PartBlock, damaged
-
-R = TypeVar("R")
+from pqn.types import PyTree
 
 
 def encode_part(block: Block, whole: Mapping[str, Leaf]) -> tuple[Part, bytes]:
@@ -93,7 +91,7 @@ def _dtype(leaf: Leaf) -> np.dtype:
     return np.dtype(np.uint32 if leaf.key_impl is not None else leaf.dtype)
 
 
-def together(final: Path, work: Callable[[], R]) -> Sequence[R]:
+def together(final: Path, work: Callable[[], object]) -> list[PyTree]:
     """What `work` returned in each process, which has a JSON form.
 
     Raises:
@@ -104,7 +102,7 @@ def together(final: Path, work: Callable[[], R]) -> Sequence[R]:
         made = work()
     except OSError as error:
         failure = f"process {processes.index()} cannot write the checkpoint {final}: {reason(error)}"
-    answers: list = processes.gather_json({"made": made, "failure": failure})
+    answers = processes.gather_json({"made": made, "failure": failure})
     failures = [answer["failure"] for answer in answers if answer["failure"]]
     if failures:
         raise CheckpointError(failures[0])
