@@ -30,7 +30,7 @@ SMAX = {"env.name": "smax:3m", "env.kwargs": {}, "learner.rollout_steps": 4, "le
 CASES = {
     "seeds": ({"seeds": 2}, (1, 2)),
     "shards": ({"shards": 4}, (1, 4)),
-    "recurrent batch norm": (MEMORY | {"network.norm": "batch_renorm", "shards": 2}, (1, 2)),
+    "recurrent, batch statistics": (MEMORY | {"network.norm_input": "batch_renorm", "shards": 2}, (1, 2)),
     "four seeds": ({"seeds": 4}, (1, 2, 4)),
     "two shards on a device": ({"shards": 4}, (1, 2)),
     "seeds and shards": ({"seeds": 4, "shards": 2}, (1, 8)),

@@ -34,17 +34,18 @@ def differences(*cases: str) -> dict[str, dict[str, float]]:
 
 def check(found: dict[str, dict[str, float]]) -> None:
     for case, by_devices in found.items():
-        # Only sums over shards are rounded differently. Batch norms divide by their own roundings.
-        most = 0.0 if case.endswith("seeds") else 1e-5 if "batch norm" in case else 1e-6
+        # Only sums over shards are rounded differently. The bias of a layer before a batch norm has a gradient of 0, of
+        # which RAdam makes steps of full length from roundings; acting, by running statistics, sees a little of it.
+        most = 0.0 if case.endswith("seeds") else 1e-4 if case == "batch norm" else 1e-6
         assert all(difference <= most for difference in by_devices.values()), (case, by_devices)
 
 
 @pytest.mark.timeout(1200)
 def test_numbers_do_not_depend_on_the_number_of_devices():
-    found = differences("seeds", "shards", "recurrent batch norm")
+    found = differences("seeds", "shards", "recurrent, batch statistics")
     check(found)
     assert found["seeds"] == {"2": 0.0}  # to the bit, evaluations included
-    assert set(found["shards"]) == {"4"} and set(found["recurrent batch norm"]) == {"2"}
+    assert set(found["shards"]) == {"4"} and set(found["recurrent, batch statistics"]) == {"2"}
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import ipaddress
 import json
 import logging
@@ -157,14 +158,14 @@ def joined(
 def _connect(place: Place, wait: float, patience: float, devices: tuple[int, ...] | None) -> Store:
     import jax
     from jax._src import distributed
-    from jaxlib import _jax
 
     logging.getLogger("jax._src.distributed").setLevel(logging.ERROR)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM from us
     if _is_loopback(place.address[0]):  # otherwise gloo listens at the address that the name of this machine has
-        make = functools.partial(_jax.make_gloo_tcp_collectives, hostname=place.address[0])
-        _jax.make_gloo_tcp_collectives = make
+        library = importlib.import_module("jaxlib._jax")
+        make = functools.partial(library.make_gloo_tcp_collectives, hostname=place.address[0])
+        library.__dict__["make_gloo_tcp_collectives"] = make
     jax.distributed.initialize(
         place.coordinator,
         place.processes,
