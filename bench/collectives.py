@@ -22,11 +22,11 @@ import numpy as np
 from jax.experimental import topologies
 
 from bench.kernels import TARGET, computations, loops
+from pqn.cli.options import pair
 from pqn.device import compiler_options
 from pqn.envs import registry
 from pqn.presets import preset
 from pqn.programs.compiled import CompiledProgram
-from pqn.programs.shard_mesh import DEVICES
 
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 SIZES = {"f64": 8, "s64": 8, "u64": 8, "f32": 4, "s32": 4, "u32": 4, "bf16": 2, "f16": 2, "pred": 1, "s8": 1, "u8": 1}
@@ -72,10 +72,9 @@ def ring_us(size: int, count: int, gbps: float, latency: float) -> float:
 
 def program_for(name: str, count: int) -> CompiledProgram:
     """A preset's program with `count` shards, each on a GPU that need not be there."""
-    config = preset(name, {"eval.count": 0, "shards": count}).validate()
-    return CompiledProgram(
-        config, lambda n: registry.make(config.env.name, n, **config.env.kwargs), tuple(gpus(count))
-    )
+    name, *settings = name.split(",")
+    config = preset(name, {"eval.count": 0, "shards": count} | dict(map(pair, settings))).validate()
+    return CompiledProgram(config, lambda n: registry.make(config.env.name, n, **config.env.kwargs), tuple(gpus(count)))
 
 
 def measure(name: str, count: int, gbps: float, latency: float) -> dict[str, Any]:
@@ -89,7 +88,6 @@ def measure(name: str, count: int, gbps: float, latency: float) -> dict[str, Any
     return {
         "preset": name,
         "gpus": count,
-        "axis": DEVICES,
         "gradient_steps": steps,
         "collectives_per_update": len(every),
         "collectives_per_gradient_step": round(sum(size > 64 for size in every) / steps, 2),

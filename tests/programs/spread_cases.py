@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from conftest import tiny
 
+from bench.collectives import computations, joined
 from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs import registry
@@ -29,7 +30,7 @@ MEMORY = {
 SMAX = {"env.name": "smax:3m", "env.kwargs": {}, "learner.rollout_steps": 4, "learner.minibatches": 2}
 CASES = {
     "seeds": ({"seeds": 2}, (1, 2)),
-    "shards": ({"shards": 4}, (1, 4)),
+    "shards": ({"shards": 4, "network.hidden": (400, 400)}, (1, 4)),  # one of the arrays is not part of the vector
     "recurrent, batch statistics": (MEMORY | {"network.norm_input": "batch_renorm", "shards": 2}, (1, 2)),
     "four seeds": ({"seeds": 4}, (1, 2, 4)),
     "two shards on a device": ({"shards": 4}, (1, 2)),
@@ -63,6 +64,13 @@ def train(case: str, devices: int) -> dict[str, np.ndarray]:
     return flatten(program.snapshot(state))[1] | {f"totals/{name}": value for name, value in totals.items()} | played
 
 
+def collectives(case: str) -> list[int]:
+    """The bytes of each collective operation in the program of a case, on as many devices as it has."""
+    program = program_of(config_of(case), CASES[case][1][-1]).parts[0]
+    found, _ = computations(program.lower_chunk().compile().as_text())
+    return sorted(size for instructions in found.values() for size in joined(instructions))
+
+
 def without_effect(name: str) -> bool:
     """What a batch norm takes out again: biases before it. Their gradients are roundings, and RAdam follows them."""
     return name.endswith(("Dense_0/bias", "BatchNorm_0/bias")) or "BatchRenorm_0/mean" in name
@@ -87,7 +95,8 @@ def main() -> None:
         counts = CASES[case][1]
         first, *others = (train(case, devices) for devices in counts)
         found = {str(n): difference(first, other, case) for n, other in zip(counts[1:], others, strict=True)}
-        print(json.dumps({"case": case, "differences": found}), flush=True)
+        sizes = collectives(case) if case == "shards" else []
+        print(json.dumps({"case": case, "differences": found, "collectives": sizes}), flush=True)
 
 
 if __name__ == "__main__":
