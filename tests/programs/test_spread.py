@@ -47,7 +47,10 @@ def test_numbers_do_not_depend_on_the_number_of_devices():
     found = compared("seeds", "shards", "recurrent, batch statistics")
     check(found)
     assert found["seeds"]["differences"] == {"2": 0.0}  # to the bit, evaluations included
-    assert set(found["shards"]["differences"]) == {"4"}
+    assert set(found["shards"]["differences"]) == {"2", "4"}
+    # A checkpoint of 4 devices goes on with 1 and with 2, one of 2 with 1.
+    assert len(found["shards"]["resumed"]) == 2 and max(found["shards"]["resumed"]) <= 1e-6
+    assert found["seeds"]["resumed"] == [0.0]
     # Two at the end of an update, for metrics and for faults. One in a gradient step: all parameters at once.
     *reports, gradient = found["shards"]["collectives"]
     parameters = 4 * 400 + 400 * 400 + 400 * 2 + 2 + 6 * 400  # kernels, the last bias; bias, scale and shift of layers

@@ -16,28 +16,16 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from pqn.errors import PqnError
 from pqn.hosts.meeting import About, HostsError, Place, meet
-from pqn.hosts.watch import HINT, TIMES_STUCK, Watch
+from pqn.hosts.watch import HINT, TIMES_STUCK, Store, Watch
 
 if TYPE_CHECKING:
     from pqn.types import PyTree
 
 _TIMES_PATIENCE = 3  # JAX's own watch over its processes is the second to notice
-
-
-class Store(Protocol):
-    """What is used of JAX's coordinator."""
-
-    def key_value_set_bytes(self, key: str, value: bytes, allow_overwrite: bool = False) -> None: ...
-
-    def key_value_dir_get_bytes(self, key: str) -> list[tuple[str, bytes]]: ...
-
-    def key_value_delete(self, key: str) -> None: ...
-
-    def wait_at_barrier(self, barrier_id: str, timeout_in_ms: int) -> None: ...
 
 
 class Joined:

@@ -129,7 +129,7 @@ def _save_together(final: Path, state: Blocks, metadata: Mapping[str, object], k
     leaves = state_tree.described(state.whole)
     whole = {leaf.name: leaf for leaf in leaves}
 
-    def write() -> list[manifest.Part]:
+    def write() -> list[manifest.PartFile]:
         encoded = [parts.encode_part(block, whole) for block in state.blocks]
         for part, data in encoded:
             _write(temporary / part.file, data)

@@ -24,17 +24,17 @@ from pqn.hosts import processes
 from pqn.programs.base import Block
 from pqn.runs import files, state_tree
 from pqn.runs.leaves import KEYS, Leaf, decode
-from pqn.runs.manifest import MANIFEST, Manifest, Part, PartBlock, damaged
+from pqn.runs.manifest import MANIFEST, Manifest, PartFile, PartBlock, damaged
 from pqn.types import PyTree
 
 
-def encode_part(block: Block, whole: Mapping[str, Leaf]) -> tuple[Part, bytes]:
+def encode_part(block: Block, whole: Mapping[str, Leaf]) -> tuple[PartFile, bytes]:
     """What the manifest says of a block, and the content of its file."""
     leaves, arrays = state_tree.flatten(block.state)
     data = serialise(arrays, metadata={"format": "pqn"})
     file = f"part-{block.first_seed:06d}-{block.first_shard:06d}.safetensors"
     boxes = tuple(PartBlock(leaf.name, _start(block, leaf, whole[leaf.name]), leaf.shape) for leaf in leaves)
-    return Part(file, len(data), hashlib.sha256(data).hexdigest(), boxes), data
+    return PartFile(file, len(data), hashlib.sha256(data).hexdigest(), boxes), data
 
 
 def _start(block: Block, leaf: Leaf, whole: Leaf) -> tuple[int, ...]:

@@ -12,6 +12,7 @@ from . import (
     presets,
     programs,
     records,
+    scale,
     simulators,
     theory,
 )
@@ -28,4 +29,5 @@ MUTATIONS = [
     *presets.MUTATIONS,
     *theory.MUTATIONS,
     *records.MUTATIONS,
+    *scale.MUTATIONS,
 ]
