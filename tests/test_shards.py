@@ -96,7 +96,7 @@ def test_without_shards_nothing_is_joined():
 
 
 def test_what_shards_share_must_not_differ():
-    lifted = ShardMesh(D).over_shards(lambda x: shards.own_key(x), (None,), None)
+    lifted = ShardMesh(D).over_shards(shards.own_key, (None,), None)
     with pytest.raises(ValueError, match="out_axes"):
         lifted(jax.random.key(0))
 

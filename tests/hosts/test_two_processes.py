@@ -157,22 +157,28 @@ def listens(pid: int) -> set:
     return found
 
 
+def wait_for_a_row(run: Path) -> None:
+    """Until both processes train: the first row is of an evaluation that both take part in."""
+    deadline = time.monotonic() + LIMIT
+    while not ((run / "metrics.jsonl").exists() and (run / "metrics.jsonl").stat().st_size):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 @pytest.mark.slow
 def test_a_signal_to_one_process_stops_both_at_the_same_update(tmp_path):
     with Pair(tmp_path, [*words_of(4000), "--out", "run"]) as pair:
-        while not (tmp_path / "run" / "metrics.jsonl").exists():
-            assert pair.processes[0].poll() is None, pair.said(0)
-            time.sleep(0.1)
+        wait_for_a_row(tmp_path / "run")
         pair.processes[1].send_signal(signal.SIGTERM)
         assert [pair.wait(0), pair.wait(1)] == [130, 130]
-    assert pair.said(0) == pair.said(1) and "stopped by SIGTERM at update" in pair.said(0)
+    first, second = (pair.said(number).partition(";")[0] for number in (0, 1))
+    assert first == second and first.startswith("pqn: stopped by SIGTERM at update ")
 
 
 @pytest.mark.slow
 def test_a_stopped_process_ends_the_other(tmp_path):
     with Pair(tmp_path, [*words_of(4000), "--out", "run"], patience=8) as pair:
-        while not (tmp_path / "run" / "metrics.jsonl").exists():
-            time.sleep(0.1)
+        wait_for_a_row(tmp_path / "run")
         pair.processes[1].send_signal(signal.SIGSTOP)
         assert pair.wait(0) == 2
     assert pair.said(0).startswith("pqn: process 1 ") and "has not been heard of" in pair.said(0)

@@ -149,7 +149,7 @@ PUBLISHED: dict[str, dict[str, Any]] = {
 # counts as an end; recurrent ones compute targets in every minibatch, from whole rollouts. The rest is not about
 # learning, and of no source: how often is evaluated and saved.
 COMMON: dict[str, Any] = {
-    "seed": 0, "seeds": 1, "env.kwargs": {}, "simulators.cores": "reserved",
+    "seed": 0, "seeds": 1, "shards": 1, "env.kwargs": {}, "simulators.cores": "reserved",
     "network.head": "linear", "network.conv": "matmul", "network.memory": "none", "network.memory_size": 128,
     "network.memory_layers": 1, "network.last_action": False, "network.last_reward": False, "network.agent_id": False,
     "network.dtype": "float32",

@@ -5,17 +5,21 @@ XLA_FLAGS=--xla_force_host_platform_device_count=8 python tests/programs/spread_
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
+import tempfile
 
 import jax
 import numpy as np
 from conftest import tiny
 
+from bench.collectives import computations, joined
 from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs import registry
 from pqn.programs.spread import SpreadProgram, groups_of
+from pqn.runs import checkpoint
 from pqn.runs.state_tree import flatten
 
 UPDATES = 3
@@ -29,8 +33,8 @@ MEMORY = {
 SMAX = {"env.name": "smax:3m", "env.kwargs": {}, "learner.rollout_steps": 4, "learner.minibatches": 2}
 CASES = {
     "seeds": ({"seeds": 2}, (1, 2)),
-    "shards": ({"shards": 4}, (1, 4)),
-    "recurrent batch norm": (MEMORY | {"network.norm": "batch_renorm", "shards": 2}, (1, 2)),
+    "shards": ({"shards": 4, "network.hidden": (400, 400)}, (1, 2, 4)),  # one of the arrays is not part of the vector
+    "recurrent, batch statistics": (MEMORY | {"network.norm_input": "batch_renorm", "shards": 2}, (1, 2)),
     "four seeds": ({"seeds": 4}, (1, 2, 4)),
     "two shards on a device": ({"shards": 4}, (1, 2)),
     "seeds and shards": ({"seeds": 4, "shards": 2}, (1, 8)),
@@ -46,21 +50,45 @@ def config_of(case: str) -> Config:
     return tiny(CASES[case][0] | {"eval.count": int("seeds" in case)})
 
 
-def program_of(config: Config, devices: int) -> SpreadProgram:
+@functools.cache
+def program_of(case: str, devices: int) -> SpreadProgram:
+    config = config_of(case)
+
     def make(num_envs: int):
         return registry.make(config.env.name, num_envs, **config.env.kwargs)
 
-    return SpreadProgram(config, make, groups_of(config.seeds, config.shards, jax.devices()[:devices]))
+    program = SpreadProgram(config, make, groups_of(config.seeds, config.shards, jax.devices()[:devices]))
+    program.compile()
+    return program
 
 
 def train(case: str, devices: int) -> dict[str, np.ndarray]:
     """The state after some updates, the totals and the evaluation, by name."""
-    program = program_of(config_of(case), devices)
-    program.compile()
+    program = program_of(case, devices)
     state, totals = program.chunk(program.init(), 1)
     state, totals = program.chunk(state, UPDATES - 1, totals)
     played = {"played": np.asarray(program.evaluate(state).ret)} if program.config.eval.count else {}
     return flatten(program.snapshot(state))[1] | {f"totals/{name}": value for name, value in totals.items()} | played
+
+
+def collectives(case: str) -> list[int]:
+    """The bytes of each collective operation in the program of a case, on as many devices as it has."""
+    program = program_of(case, CASES[case][1][-1]).parts[0]
+    found, _ = computations(program.lower_chunk().compile().as_text())
+    return sorted(size for instructions in found.values() for size in joined(instructions))
+
+
+def resumed(case: str) -> dict[int, dict[str, np.ndarray]]:
+    """By number of devices: the state one update after a checkpoint that the largest number of devices wrote."""
+    counts = CASES[case][1]
+    program, after = program_of(case, counts[-1]), {}
+    with tempfile.TemporaryDirectory() as folder:
+        path = checkpoint.save(folder, program.snapshot(program.chunk(program.init(), UPDATES)[0]), UPDATES)
+        for devices in counts:
+            program = program_of(case, devices)
+            state = program.restore(checkpoint.place(checkpoint.read(path), program.saved_shape()), print)
+            after[devices] = flatten(program.snapshot(program.chunk(state, 1)[0]))[1]
+    return after
 
 
 def without_effect(name: str) -> bool:
@@ -87,7 +115,13 @@ def main() -> None:
         counts = CASES[case][1]
         first, *others = (train(case, devices) for devices in counts)
         found = {str(n): difference(first, other, case) for n, other in zip(counts[1:], others, strict=True)}
-        print(json.dumps({"case": case, "differences": found}), flush=True)
+        row = {"case": case, "differences": found}
+        if case in ("seeds", "shards"):
+            *others, last = resumed(case).values()
+            row["resumed"] = [difference(last, other, case) for other in others]
+        if case == "shards":
+            row["collectives"] = collectives(case)
+        print(json.dumps(row), flush=True)
 
 
 if __name__ == "__main__":

@@ -18,39 +18,49 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
 
-def differences(*cases: str) -> dict[str, dict[str, float]]:
-    """Of each case, by number of devices: the largest relative difference to one device."""
+def compared(*cases: str) -> dict[str, dict]:
+    """Of each case, by number of devices: the largest relative difference to one device; see `spread_cases`."""
     environment = os.environ | {
         "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
         "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests")]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT / "tests"), str(ROOT)]),
     }
     words = [sys.executable, str(HERE / "spread_cases.py"), *cases]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=1200, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     rows = [json.loads(line) for line in done.stdout.splitlines()]
-    return {row["case"]: row["differences"] for row in rows}
+    return {row["case"]: row for row in rows}
 
 
-def check(found: dict[str, dict[str, float]]) -> None:
-    for case, by_devices in found.items():
-        # Only sums over shards are rounded differently. Batch norms divide by their own roundings.
-        most = 0.0 if case.endswith("seeds") else 1e-5 if "batch norm" in case else 1e-6
+def check(found: dict[str, dict]) -> None:
+    for case, row in found.items():
+        by_devices = row["differences"]
+        # Only sums over shards are rounded differently. The bias of a layer before a batch norm has a gradient of 0, of
+        # which RAdam makes steps of full length from roundings; acting, by running statistics, sees a little of it.
+        most = {"recurrent, batch statistics": 1e-5, "batch norm": 1e-4}.get(case, 1e-6)
+        most = 0.0 if case.endswith("seeds") else most
         assert all(difference <= most for difference in by_devices.values()), (case, by_devices)
 
 
 @pytest.mark.timeout(1200)
 def test_numbers_do_not_depend_on_the_number_of_devices():
-    found = differences("seeds", "shards", "recurrent batch norm")
+    found = compared("seeds", "shards", "recurrent, batch statistics")
     check(found)
-    assert found["seeds"] == {"2": 0.0}  # to the bit, evaluations included
-    assert set(found["shards"]) == {"4"} and set(found["recurrent batch norm"]) == {"2"}
+    assert found["seeds"]["differences"] == {"2": 0.0}  # to the bit, evaluations included
+    assert set(found["shards"]["differences"]) == {"2", "4"}
+    # A checkpoint of 4 devices goes on with 1 and with 2, one of 2 with 1.
+    assert len(found["shards"]["resumed"]) == 2 and max(found["shards"]["resumed"]) <= 1e-6
+    assert found["seeds"]["resumed"] == [0.0]
+    # Two at the end of an update, for metrics and for faults. One in a gradient step: all parameters at once.
+    *reports, gradient = found["shards"]["collectives"]
+    parameters = 4 * 400 + 400 * 400 + 400 * 2 + 2 + 6 * 400  # kernels, the last bias; bias, scale and shift of layers
+    assert len(reports) == 2 and max(reports) < 100 and gradient == 4 * parameters
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
 def test_numbers_of_every_kind_of_run_do_not_depend_on_the_number_of_devices():
-    found = differences(
+    found = compared(
         "four seeds", "two shards on a device", "seeds and shards", "recurrent", "batch norm", "vdn", "qmix"
     )
     check(found)

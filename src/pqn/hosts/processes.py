@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import ipaddress
 import json
 import logging
@@ -15,25 +16,16 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from typing import Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from pqn.errors import PqnError
 from pqn.hosts.meeting import About, HostsError, Place, meet
-from pqn.hosts.watch import HINT, TIMES_STUCK, Watch
+from pqn.hosts.watch import HINT, TIMES_STUCK, Store, Watch
+
+if TYPE_CHECKING:
+    from pqn.types import PyTree
 
 _TIMES_PATIENCE = 3  # JAX's own watch over its processes is the second to notice
-
-
-class Store(Protocol):
-    """What is used of JAX's coordinator."""
-
-    def key_value_set_bytes(self, key: str, value: bytes, allow_overwrite: bool = False) -> None: ...
-
-    def key_value_dir_get_bytes(self, key: str) -> list[tuple[str, bytes]]: ...
-
-    def key_value_delete(self, key: str) -> None: ...
-
-    def wait_at_barrier(self, barrier_id: str, timeout_in_ms: int) -> None: ...
 
 
 class Joined:
@@ -89,7 +81,7 @@ def gather(message: bytes) -> list[bytes]:
     return [message] if _THIS.joined is None else _THIS.joined.gather(message)
 
 
-def gather_json(value: object) -> list[object]:
+def gather_json(value: object) -> list[PyTree]:
     """`gather` for what has a JSON form."""
     return [json.loads(message) for message in gather(json.dumps(value).encode())]
 
@@ -153,14 +145,15 @@ def joined(
 
 def _connect(place: Place, wait: float, patience: float, devices: tuple[int, ...] | None) -> Store:
     import jax
-    from jax._src import distributed, xla_bridge
+    from jax._src import distributed
 
     logging.getLogger("jax._src.distributed").setLevel(logging.ERROR)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM from us
     if _is_loopback(place.address[0]):  # otherwise gloo listens at the address that the name of this machine has
-        make = xla_bridge._jax.make_gloo_tcp_collectives
-        xla_bridge._jax.make_gloo_tcp_collectives = functools.partial(make, hostname=place.address[0])
+        library = importlib.import_module("jaxlib._jax")
+        make = functools.partial(library.make_gloo_tcp_collectives, hostname=place.address[0])
+        library.__dict__["make_gloo_tcp_collectives"] = make
     jax.distributed.initialize(
         place.coordinator,
         place.processes,

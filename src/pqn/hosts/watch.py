@@ -21,12 +21,9 @@ import sys
 import threading
 import time
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Protocol, Self
 
 from pqn.hosts.meeting import HostsError, Place
-
-if TYPE_CHECKING:
-    from pqn.hosts.processes import Store
 
 TIMES_STUCK = 10
 SECONDS_BETWEEN_SIGNS = 1.0
@@ -36,6 +33,18 @@ STATUS = 2
 HINT = "the last checkpoint is intact; start all processes again with `pqn resume RUN` to go on"
 
 _HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
+
+
+class Store(Protocol):
+    """What is used of JAX's coordinator."""
+
+    def key_value_set_bytes(self, key: str, value: bytes, allow_overwrite: bool = False) -> None: ...
+
+    def key_value_dir_get_bytes(self, key: str) -> list[tuple[str, bytes]]: ...
+
+    def key_value_delete(self, key: str) -> None: ...
+
+    def wait_at_barrier(self, barrier_id: str, timeout_in_ms: int) -> None: ...
 
 
 class Watch:

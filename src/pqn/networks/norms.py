@@ -24,7 +24,8 @@ class Norm(nn.Module):
         if self.kind == "layer":
             return LayerNorm()(x)
         if self.kind == "batch":
-            return nn.BatchNorm(use_running_average=not train, dtype=x.dtype, axis_name=shards.axes() or None)(x)
+            axes = cast(str, shards.axes()) or None  # flax declares one name, and takes several
+            return nn.BatchNorm(use_running_average=not train, dtype=x.dtype, axis_name=axes)(x)
         if self.kind == "batch_renorm":
             return BatchRenorm()(x, train)
         return x

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +30,9 @@ from pqn.programs.shard_mesh import SAME, ShardMesh, device_axes, shard_axes
 from pqn.programs.totals import HEALTH, blank, combine, join_shards, report
 from pqn.types import Array, PyTree, Rollout
 
+if TYPE_CHECKING:
+    from jaxlib._jax import Device
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -43,7 +46,7 @@ class CompiledProgram:
       devices: compute its shards, all of them the same number; () is the one that JAX uses by default.
     """
 
-    def __init__(self, config: Config, make_env: JaxFactory, devices: tuple[jax.Device, ...] = ()):
+    def __init__(self, config: Config, make_env: JaxFactory, devices: tuple[Device, ...] = ()):
         if config.simulators.overlap:
             raise ConfigError("simulators.overlap is for environments outside of JAX; leave it false for this one")
         self.config = config
@@ -163,7 +166,7 @@ class CompiledProgram:
         """The program of a chunk, before it is compiled for its devices."""
         sums = dict.fromkeys(self.total_names, jax.ShapeDtypeStruct((self.config.seeds,), jnp.float32))
         rest = self.mesh.shaped((self.hyper, jax.ShapeDtypeStruct((), jnp.int32), sums), SAME)
-        places = self.mesh.result_places(self._axes, SAME)
+        places = self.mesh.result_places((self._axes, SAME))
         return jax.jit(self._chunk, donate_argnums=0, **places).lower(self._state(), *rest)
 
     def _lower_init(self) -> jax.stages.Lowered:

@@ -45,7 +45,8 @@ def make_program(config: Config, make_env: EnvFactory) -> Program:
 
     groups = groups_of(config.seeds, config.shards, jax.devices())
     if len(groups) > 1 or len(groups[0].devices) > 1:
-        return SpreadProgram(config, cast(JaxFactory, make_or_reuse), groups)
+        spread = SpreadProgram(config, cast(JaxFactory, make_or_reuse), groups)
+        return cast(Program, spread)  # its states are several
     program = CompiledProgram(config, cast(JaxFactory, make_or_reuse))  # one device, and therefore also one process
     return HostedProgram(program) if program.algorithm.buffer_on_host else program
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, Sharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as Axes
@@ -19,6 +20,9 @@ from pqn import shards
 from pqn.algorithms.base import PER_SHARD, LearnerState
 from pqn.programs.base import RunState
 from pqn.types import Array, PyTree
+
+if TYPE_CHECKING:
+    from jaxlib._jax import Device
 
 R = TypeVar("R")
 Tree = TypeVar("Tree")
@@ -34,7 +38,7 @@ class ShardMesh:
     """D shards on some devices; without devices, on the one that JAX uses by default."""
 
     shards: int
-    devices: tuple[jax.Device, ...] = ()
+    devices: tuple[Device, ...] = ()
 
     @property
     def mesh(self) -> Mesh | None:
@@ -97,30 +101,33 @@ class ShardMesh:
         """Arrays in their places. Every process gives the whole of them, and keeps what its devices need."""
         return _placed(_put, tree, self._places(axes)) if self.devices else tree
 
-    def result_places(self, *made: PyTree) -> dict[str, PyTree]:
-        """For `jax.jit`: where its results are to be; `made` says which axes of each are spread."""
-        return {"out_shardings": self._places(made if len(made) > 1 else made[0])} if self.mesh else {}
+    def result_places(self, made: PyTree) -> dict[str, PyTree]:
+        """For `jax.jit`: where its result is to be; `made` says which axes of it are spread."""
+        return {"out_shardings": self._places(made)} if self.mesh else {}
 
     def _places(self, axes: PyTree) -> PyTree:
-        if self.mesh is None:
-            return jax.tree.map(lambda _: SingleDeviceSharding(self.devices[0]), axes, is_leaf=_is_axes)
-        return jax.tree.map(lambda spec: NamedSharding(self.mesh, spec), axes, is_leaf=_is_axes)
+        mesh, devices = self.mesh, self.devices
+
+        def place(spec: Axes) -> Sharding:
+            return SingleDeviceSharding(devices[0]) if mesh is None else NamedSharding(mesh, spec)
+
+        return jax.tree.map(place, axes, is_leaf=_is_axes)
 
 
 def shard_axes() -> RunState:
     """For `over_shards`: what of a `RunState` each shard has for itself."""
-    return RunState(_learner(None, 0), 0, None)
+    return _state(None, 0)
 
 
 def device_axes(count: int) -> RunState:
     """For `over_devices`: what of a `RunState` of `count` shards is spread."""
-    own = OWN if count > 1 else SAME
-    return RunState(_learner(SAME, own), own, SAME)
+    return _state(SAME, OWN if count > 1 else SAME)
 
 
-def _learner(shared: PyTree, own: PyTree) -> LearnerState:
-    """A learner's state with one entry for each field."""
-    return LearnerState(*(own if name in PER_SHARD else shared for name in LearnerState._fields))
+def _state(shared: PyTree, own: PyTree) -> RunState:
+    """A state with one entry for each of its branches."""
+    learner = LearnerState(*(own if name in PER_SHARD else shared for name in LearnerState._fields))
+    return RunState(learner, own, shared)
 
 
 def _is_axes(x: object) -> bool:
@@ -143,10 +150,15 @@ def _placed(change: Callable[..., R], tree: PyTree, places: PyTree) -> PyTree:
     return jax.tree.map(branch, places, tree)
 
 
+def is_key(x: PyTree) -> bool:
+    """Whether it is an array of random keys."""
+    return hasattr(x, "dtype") and jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+
+
 def _put(array: Array, place: Sharding) -> Array:
     if place.is_fully_addressable:
         return jax.device_put(array, place)
-    if jax.numpy.issubdtype(getattr(array, "dtype", None), jax.dtypes.prng_key):
+    if is_key(array):
         return jax.random.wrap_key_data(_put(jax.random.key_data(array), place), impl=jax.random.key_impl(array))
     whole = np.asarray(array)
     return jax.make_array_from_callback(whole.shape, place, lambda part: whole[part])

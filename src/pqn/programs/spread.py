@@ -11,9 +11,10 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from safetensors.numpy import load, save
 
@@ -25,7 +26,11 @@ from pqn.programs.base import Block, Blocks, JaxFactory, RunState, Totals, saved
 from pqn.programs.compiled import CompiledProgram
 from pqn.programs.evaluation import Evaluation
 from pqn.programs.memory import MemoryPlan
+from pqn.programs.shard_mesh import is_key
 from pqn.types import PyTree
+
+if TYPE_CHECKING:
+    from jaxlib._jax import Device
 
 R = TypeVar("R")
 
@@ -35,10 +40,10 @@ class Group(NamedTuple):
 
     first: int  # its first seed, counted from 0
     seeds: int
-    devices: tuple[jax.Device, ...]
+    devices: tuple[Device, ...]
 
 
-def groups_of(seeds: int, shards: int, devices: Sequence[jax.Device]) -> list[Group]:
+def groups_of(seeds: int, shards: int, devices: Sequence[Device]) -> list[Group]:
     """Spreads seeds × shards over as many of the devices as divide them evenly, seeds first.
 
     Each process gets the same number of devices to work on, and the devices of a group are next to each other.
@@ -46,7 +51,7 @@ def groups_of(seeds: int, shards: int, devices: Sequence[jax.Device]) -> list[Gr
     Raises:
       ConfigError: a process would have nothing to do.
     """
-    by_process: dict[int, list[jax.Device]] = {}
+    by_process: dict[int, list[Device]] = {}
     for device in sorted(devices, key=lambda device: (device.process_index, device.id)):
         by_process.setdefault(device.process_index, []).append(device)
     processes, most = len(by_process), min(map(len, by_process.values()))
@@ -108,9 +113,7 @@ class SpreadProgram:
     def init(self) -> tuple[RunState, ...]:
         return tuple(self._each(lambda part: part.init()))
 
-    def chunk(
-        self, state: tuple[RunState, ...], count: int, before: Totals | None = None
-    ) -> tuple[tuple[RunState, ...], Totals]:
+    def chunk(self, state: PyTree, count: int, before: Totals | None = None) -> tuple[tuple[RunState, ...], Totals]:
         def run(part: CompiledProgram, state: RunState, group: Group) -> tuple[RunState, Totals]:
             own = {name: value[group.first : group.first + group.seeds] for name, value in (before or {}).items()}
             return part.chunk(state, count, own or None)
@@ -118,7 +121,7 @@ class SpreadProgram:
         done = self._each(run, self.parts, state, self.groups)
         return tuple(state for state, _ in done), self._whole([totals for _, totals in done])
 
-    def evaluate(self, state: tuple[RunState, ...]) -> Evaluation:
+    def evaluate(self, state: PyTree) -> Evaluation:
         result = self._whole(self._each(lambda part, state: part.played(state), self.parts, state))
         return result.check(self.algorithm.spec.name, self.config.seed)
 
@@ -130,7 +133,7 @@ class SpreadProgram:
 
         return jax.tree.map(whole, self.parts[0].saved_shape())
 
-    def snapshot(self, state: tuple[RunState, ...]) -> RunState | Blocks:
+    def snapshot(self, state: PyTree) -> RunState | Blocks:
         if processes.count() > 1:
             blocks = itertools.chain.from_iterable(map(_blocks, state, self.groups))
             return Blocks(tuple(blocks), self.saved_shape())
@@ -143,7 +146,7 @@ class SpreadProgram:
 
         return tuple(part.restore(own(group), note) for part, group in zip(self.parts, self.groups, strict=True))
 
-    def part_of(self, state: tuple[RunState, ...], index: int) -> tuple[CompiledProgram, RunState, int]:
+    def part_of(self, state: PyTree, index: int) -> tuple[CompiledProgram, RunState, int]:
         """The program that has a seed, counted from 0, its state, and the number of the seed in it."""
         number = next(i for i, group in enumerate(self.groups) if index < group.first + group.seeds)
         return self.parts[number], state[number], index - self.groups[number].first
@@ -190,9 +193,9 @@ def _blocks(state: RunState, group: Group) -> list[Block]:
     return blocks
 
 
-def _on(array: jax.Array, device: jax.Device) -> PyTree:
+def _on(array: jax.Array, device: Device) -> PyTree:
     """What a device holds of an array, on the host; random keys stay keys."""
-    if _is_key(array):
+    if is_key(array):
         return jax.random.wrap_key_data(_on(jax.random.key_data(array), device), impl=jax.random.key_impl(array))
     return next(np.asarray(shard.data) for shard in array.addressable_shards if shard.device == device)
 
@@ -214,14 +217,10 @@ def placement(program: object, devices: int) -> str | None:
 def _joined(parts: Sequence[PyTree]) -> PyTree:
     """Trees of arrays [S, ...] of some seeds, as one of all seeds."""
 
-    def join(*arrays: np.ndarray) -> np.ndarray:
-        return jax.numpy.concatenate(arrays) if _is_key(arrays[0]) else np.concatenate(arrays)
+    def join(*arrays: PyTree) -> PyTree:
+        return (jnp if is_key(arrays[0]) else np).concatenate(arrays)
 
     return jax.tree.map(join, *parts)
-
-
-def _is_key(x: object) -> bool:
-    return jax.numpy.issubdtype(getattr(x, "dtype", None), jax.dtypes.prng_key)
 
 
 def _divisors(number: int) -> list[int]:

@@ -135,7 +135,7 @@ def _save_together(
     leaves = state_tree.described(state.whole)
     whole = {leaf.name: leaf for leaf in leaves}
 
-    def write() -> list[manifest.Part]:
+    def write() -> list[manifest.PartFile]:
         encoded = [parts.encode_part(block, whole) for block in state.blocks]
         for part, data in encoded:
             _write(temporary / part.file, data)
@@ -148,7 +148,7 @@ def _save_together(
         _prune(final.parent, final, keep, also)
 
     parts.together(final, lambda: _make_temporary(temporary) if is_first else None)
-    written = parts.together(final, write)
+    written: list[list[PyTree]] = parts.together(final, write)  # after a trip through JSON
     parts.together(final, lambda: seal() if is_first else None)
     return final
 

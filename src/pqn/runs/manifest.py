@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -39,7 +39,7 @@ class PartBlock(NamedTuple):
     shape: tuple[int, ...]
 
 
-class Part(NamedTuple):
+class PartFile(NamedTuple):
     """A file with what one device held."""
 
     file: str
@@ -56,7 +56,7 @@ class Manifest(NamedTuple):
     leaves: dict[str, Leaf]
     data_bytes: int
     data_sha256: object
-    parts: tuple[Part, ...] = ()
+    parts: tuple[PartFile, ...] = ()
     """The files that hold the arrays, where several processes wrote them; then there is no data file."""
 
 
@@ -70,16 +70,18 @@ def write(data: bytes, leaves: Iterable[Leaf], step: int, metadata: Mapping[str,
     return _sealed({"format_version": FORMAT_VERSION, "data": file}, leaves, step, metadata)
 
 
-def write_parts(parts: Iterable[Part], leaves: Iterable[Leaf], step: int, metadata: Mapping[str, object]) -> bytes:
+def write_parts(parts: Iterable[PartFile], leaves: Iterable[Leaf], step: int, metadata: Mapping[str, object]) -> bytes:
     """The manifest of a checkpoint in parts."""
     entries = [part._asdict() | {"blocks": [block._asdict() for block in part.blocks]} for part in parts]
     return _sealed({"format_version": PARTS_VERSION, "parts": entries}, leaves, step, metadata)
 
 
-def as_part(entry: Sequence[object]) -> Part:
+def as_part(entry: tuple[str, int, str, list[tuple[str, list[int], list[int]]]]) -> PartFile:
     """A part that has travelled as JSON from another process of this run."""
     file, size, digest, blocks = entry
-    return Part(file, size, digest, tuple(PartBlock(name, tuple(start), tuple(shape)) for name, start, shape in blocks))
+    return PartFile(
+        file, size, digest, tuple(PartBlock(name, tuple(start), tuple(shape)) for name, start, shape in blocks)
+    )
 
 
 def _sealed(files: Mapping[str, object], leaves: Iterable[Leaf], step: int, metadata: Mapping[str, object]) -> bytes:
@@ -131,7 +133,7 @@ def parse(path: Path, text: bytes) -> Manifest:
     return Manifest(metadata, leaves, size, data["sha256"])
 
 
-def _parts(path: Path, entries: object) -> tuple[Part, ...]:
+def _parts(path: Path, entries: object) -> tuple[PartFile, ...]:
     """The parts, each with a name and a size that are possible."""
     wrong = damaged(path, f"{MANIFEST} does not describe its parts")
     if not isinstance(entries, list) or not entries or not all(isinstance(entry, dict) for entry in entries):
@@ -143,7 +145,7 @@ def _parts(path: Path, entries: object) -> tuple[Part, ...]:
             raise wrong
         if not isinstance(size, int) or not _is_count(size) or not isinstance(blocks, list):
             raise wrong
-        parts.append(Part(file, size, digest, tuple(_block(block, wrong) for block in blocks)))
+        parts.append(PartFile(file, size, digest, tuple(_block(block, wrong) for block in blocks)))
     return tuple(parts)
 
 

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TypeVar
 
 import numpy as np
 import safetensors
@@ -25,18 +24,17 @@ from pqn.hosts import processes
 from pqn.programs.base import Block
 from pqn.runs import files, state_tree
 from pqn.runs.leaves import KEYS, Leaf, decode
-from pqn.runs.manifest import MANIFEST, Manifest, Part, PartBlock, damaged
+from pqn.runs.manifest import MANIFEST, Manifest, PartFile, PartBlock, damaged
+from pqn.types import PyTree
 
-R = TypeVar("R")
 
-
-def encode_part(block: Block, whole: Mapping[str, Leaf]) -> tuple[Part, bytes]:
+def encode_part(block: Block, whole: Mapping[str, Leaf]) -> tuple[PartFile, bytes]:
     """What the manifest says of a block, and the content of its file."""
     leaves, arrays = state_tree.flatten(block.state)
     data = serialise(arrays, metadata={"format": "pqn"})
     file = f"part-{block.first_seed:06d}-{block.first_shard:06d}.safetensors"
     boxes = tuple(PartBlock(leaf.name, _start(block, leaf, whole[leaf.name]), leaf.shape) for leaf in leaves)
-    return Part(file, len(data), hashlib.sha256(data).hexdigest(), boxes), data
+    return PartFile(file, len(data), hashlib.sha256(data).hexdigest(), boxes), data
 
 
 def _start(block: Block, leaf: Leaf, whole: Leaf) -> tuple[int, ...]:
@@ -93,7 +91,7 @@ def _dtype(leaf: Leaf) -> np.dtype:
     return np.dtype(np.uint32 if leaf.key_impl is not None else leaf.dtype)
 
 
-def together(final: Path, work: Callable[[], R]) -> Sequence[R]:
+def together(final: Path, work: Callable[[], object]) -> list[PyTree]:
     """What `work` returned in each process, which has a JSON form.
 
     Raises:
@@ -104,7 +102,7 @@ def together(final: Path, work: Callable[[], R]) -> Sequence[R]:
         made = work()
     except OSError as error:
         failure = f"process {processes.index()} cannot write the checkpoint {final}: {reason(error)}"
-    answers: list = processes.gather_json({"made": made, "failure": failure})
+    answers = processes.gather_json({"made": made, "failure": failure})
     failures = [answer["failure"] for answer in answers if answer["failure"]]
     if failures:
         raise CheckpointError(failures[0])

@@ -60,7 +60,7 @@ class Monitor:
         self._meter = make_meter(self.q_values, final=self.final, iterations=iterations)
         self._next_batch = jax.jit(self.next_batch)
 
-    def measure(self, state: RunState, index: int = 0) -> StabilityReport:
+    def measure(self, state: PyTree, index: int = 0) -> StabilityReport:
         """The report of one seed, counted from 0; `state` is not changed."""
         if isinstance(self._whole, SpreadProgram):
             _, state, index = self._whole.part_of(state, index)

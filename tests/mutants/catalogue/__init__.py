@@ -13,6 +13,7 @@ from . import (
     presets,
     programs,
     records,
+    scale,
     simulators,
     theory,
 )
@@ -30,4 +31,5 @@ MUTATIONS = [
     *presets.MUTATIONS,
     *theory.MUTATIONS,
     *records.MUTATIONS,
+    *scale.MUTATIONS,
 ]
