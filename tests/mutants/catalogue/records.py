@@ -21,8 +21,8 @@ MUTATIONS = [
     mutation(
         "training-stops-without-saving",
         "training/loop.py",
-        "if self.saved_update != self.update:\n            self.save(state)\n        self.progress.end()",
-        "self.progress.end()",
+        "            return False\n        if self.saved_update != self.update:",
+        "            return False\n        if False:",
         "A run that a callback or a signal ends loses what it learned since its last checkpoint.",
         "training/test_callbacks.py::test_the_run_is_saved_and_says_why_it_ended",
     ),
