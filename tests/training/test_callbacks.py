@@ -189,6 +189,14 @@ def test_a_callback_that_fails_loses_nothing(tmp_path):
     [info] = list_runs(tmp_path)
     assert info.status == "failed" and "typo" in info.reason and info.steps == 320
 
+    def broken_at_the_end(moment: Moment) -> None:
+        raise KeyError("last")
+
+    with pytest.raises(KeyError, match="last"):  # of the only evaluation that is left
+        pqn.resume(tmp_path / "run", callbacks=broken_at_the_end, progress=QUIET)
+    [info] = list_runs(tmp_path)
+    assert info.status == "finished" and info.steps == 640
+
 
 def test_a_clock_ends_a_run_between_its_rows(tmp_path):
     result = pqn.train(tiny(seeds=2), callbacks=TimeBudget(1e-9), out=tmp_path / "run", progress=QUIET)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pqn.cli import options
-from pqn.config import Config
+from pqn.config import OWN_NETWORK, Config
 from pqn.errors import ConfigError, RunError
 from pqn.presets import PRESETS, preset
 from pqn.runs import files
@@ -45,7 +45,9 @@ def run(argv: list[str]) -> int:
         progress = Progress(quiet=given.quiet)
         progress.note(f"--- {label}")
         if begun[label]:
-            resume(where, env=config.env.name, progress=progress)
+            module = config.network.module
+            network = None if module == OWN_NETWORK else module
+            resume(where, env=config.env.name, network=network, progress=progress)
         else:
             train(config, out=where, progress=progress)
     compare(Path(given.out), [label for label, _ in cells])

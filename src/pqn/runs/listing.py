@@ -77,7 +77,11 @@ def list_runs(directory: str | os.PathLike[str] = "runs") -> list[RunInfo]:
 
 def _run_directories(root: Path, depth: int) -> Iterator[Path]:
     """Directories with a configuration, not looking into them; links are not followed."""
-    if files.kind_of(root / CONFIG):
+    try:
+        is_run = files.kind_of(root / CONFIG) is not None
+    except RunError:
+        is_run = depth < DEEPEST  # closed to us: it is listed as broken
+    if is_run:
         yield root
         return
     try:

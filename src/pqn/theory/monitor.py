@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from pqn.algorithms.acting import QActor
+from pqn.config import OWN_NETWORK
 from pqn.device import enable_compilation_cache
 from pqn.errors import ConfigError
 from pqn.programs import rollout
@@ -81,7 +82,8 @@ class Monitor:
         network, learner = self.program.config.network, self.program.config.learner
         hidden = len(network.hidden) > 0 or network.torso != "mlp"  # without a hidden layer there is nothing to norm
         epsilon = float(self.program.algorithm.epsilon(state.learner, self.program.hyper))
-        return Setting(network.norm if hidden else "none", Regulariser(learner.l2_final, learner.l2_inner), epsilon)
+        norm = (network.norm if hidden else "none") if network.module == OWN_NETWORK else None  # of another: unknown
+        return Setting(norm, Regulariser(learner.l2_final, learner.l2_inner), epsilon)
 
     def q_values(self, params: PyTree, given: tuple[PyTree, PyTree, PyTree]) -> Array:
         """Q [T + 1, B, A] from (batch statistics, carry, inputs), recurrent or not."""

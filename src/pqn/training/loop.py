@@ -134,7 +134,10 @@ class Loop:
                 if save.at(self.update) or late:
                     self.save(state)
                 self.show(None)
-        return self.finish()
+        result = self.finish()
+        if self.failure:  # at the very end, where nothing is left to save
+            raise self.failure
+        return result
 
     def ends(self, state: RunState, signal: str | None) -> bool:
         """Whether a callback ends the run; everything is saved then.

@@ -48,6 +48,22 @@ LEARNING = [
         "algorithms/test_schedules.py::test_the_record_says_what_the_program_does",
     ),
     mutation(
+        "schedule-cosine-is-a-line",
+        "algorithms/schedules.py",
+        'return Cosine() if kind == "cosine" else Linear()',
+        "return Linear()",
+        "cosine does nothing.",
+        "algorithms/test_shapes.py::test_epsilon",
+    ),
+    mutation(
+        "schedule-jump-too-late",
+        "algorithms/schedules.py",
+        "xp.sum(shares <= x)",
+        "xp.sum(shares < x)",
+        "A jump comes after its place.",
+        "algorithms/test_shapes.py::test_the_learning_rate",
+    ),
+    mutation(
         "learner-rate-never-decays",
         BASE,
         "else learner.lr_finish",
