@@ -32,8 +32,8 @@ PEERS = {
     "rejax": (".venv-rejax", ["rejax==0.1.3", "gymnax==0.0.9"], "rejax_side.py"),
 }
 SCORES = {
-    "returns": "after the last gradient step, the mean over the first full episode of each evaluation environment, with "
-    "the best or most probable action",
+    "returns": "the mean over the first full episode of each evaluation environment, with the best or most probable "
+    "action of the final weights",
     "drawn_returns": "the same with actions drawn from the policy",
 }
 DIFFERENCES = {

@@ -35,6 +35,7 @@ def pqn(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess:
         ["--help"],
         *([command, "--help"] for command in commands()),
         ["train", "cartpole", "--help"],
+        ["presets", "--algorithm", "ppo"],
         ["presets"],
         ["envs"],
     ],
@@ -85,6 +86,7 @@ MISTAKES = [
     (["resume", "/nonexistent"], "/nonexistent is not a run directory: it does not exist"),
     (["eval", "."], ". is not a run directory: it has no config.json"),
     (["plot", "/nonexistent"], "is not a run directory"),
+    (["presets", "--algorithm", "pq"], "there is no algorithm 'pq'; did you mean 'pqn'?"),
     (["eval", ".", "--episodes", "0"], "argument --episodes: '0' is not a whole number from 1 to 1048576"),
 ]
 
@@ -97,6 +99,24 @@ def test_mistakes_get_one_sentence_and_exit_status_2(words, sentence, capsys, tm
     assert sentence in captured.err
     assert captured.err.count("\n") == 1 and captured.err.startswith("pqn: ")
     assert not list(tmp_path.iterdir())  # nothing is left behind
+
+
+def test_presets_of_one_algorithm(capsys):
+    """Single ones, those of a rule by its name, and none of another algorithm."""
+    assert main(["presets", "--algorithm", "ppo"]) == 0
+    shown = capsys.readouterr().out
+    assert {line.split()[0] for line in shown.splitlines() if " steps  " in line} == {
+        "ppo-cartpole", "ppo-acrobot", "ppo-minatar-asterix", "ppo-minatar-breakout", "ppo-minatar-freeway",
+        "ppo-minatar-spaceinvaders", "ppo-craftax", "ppo-rnn-craftax", "mappo-hanabi", "mappo-smax-MAP",
+        "ippo-smax-MAP", "ippo-overcooked-LAYOUT", "ppo-atari-GAME",
+    }  # fmt: skip
+    assert main(["presets", "--algorithm", "ippo"]) == 0
+    shown = capsys.readouterr().out
+    assert "ippo-smax-MAP" in shown and "mappo" not in shown and "deepsea" not in shown
+    assert main(["presets"]) == 0
+    assert (
+        "ippo-smax-MAP" in (shown := capsys.readouterr().out) and shown.startswith("cartpole ") and "deepsea" in shown
+    )
 
 
 def test_unwritable_directory(capsys, tmp_path):
