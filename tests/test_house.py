@@ -38,6 +38,7 @@ LAYERS = (
     ("report",),
     ("theory",),
     ("training", "play"),
+    ("fleet", "search"),
     ("experiments",),
     ("cli",),
 )

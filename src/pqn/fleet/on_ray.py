@@ -1,0 +1,162 @@
+"""Arms as tasks of a Ray cluster.
+
+Ray starts a task again where its process or its machine died; the arm then goes on from its checkpoint, which is on the
+file system that all machines share. An error is no death: it is the arm's outcome, and is not tried again.
+
+Without an address, Ray is started for these arms alone. It then listens on the loopback interface only, wants a token
+that this process makes up, reports nothing to anybody, and leaves nothing in the user's home.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+
+from pqn.errors import ConfigError, Interrupted, how_to_install
+from pqn.fleet.arms import INTERRUPTED, Arm, Outcome, attempt, is_complete, log_of, say
+from pqn.fleet.placement import LOCAL, Placement
+from pqn.fleet.processes import memory_share
+from pqn.fleet.signals import stopping
+from pqn.fleet.work import from_line, to_line
+from pqn.progress import Progress
+
+SECONDS_BETWEEN_LOOKS = 0.2
+SECONDS_TO_STOP = 60.0  # for saving what runs, after a signal
+
+# Read by Ray when it is imported. The first one is the switch for "no cluster": every service is bound to 127.0.0.1.
+PRIVATE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+
+
+def run_on_ray(arms: Sequence[Arm], placement: Placement, progress: Progress) -> list[Outcome]:
+    """Brings arms to their end as Ray tasks; see `placement.run_arms`."""
+    arms = [Arm(arm.label, arm.config, arm.out.resolve()) for arm in arms]
+    with _connected(placement.ray or LOCAL) as ray, stopping() as caught:
+        gpus = _check_resources(ray, placement)
+        variables = memory_share(gpus, os.environ) if 0 < gpus < 1 else {}
+        if placement.ray == LOCAL:  # elsewhere pqn is installed; here it may be in a checkout
+            variables["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
+        task = ray.remote(
+            num_cpus=placement.cpus,
+            num_gpus=gpus,
+            max_retries=placement.retries,
+            max_calls=1,  # a process for each arm: JAX keeps memory, and a device, for as long as its process lives
+            runtime_env={"env_vars": variables},
+        )(_work)
+        pending = {task.remote(to_line(arm)): arm for arm in arms}
+        outcomes: list[Outcome] = []
+        stop_at = float("inf")
+        while pending and time.monotonic() < stop_at:
+            done, _ = ray.wait(list(pending), timeout=SECONDS_BETWEEN_LOOKS)
+            for reference in done:
+                outcome = _outcome(ray, pending.pop(reference), reference)
+                if outcome is not None:
+                    outcomes.append(outcome)
+                    say(outcome, len(outcomes), len(arms), progress)
+            if caught and stop_at == float("inf"):
+                stop_at = time.monotonic() + SECONDS_TO_STOP
+                for reference in pending:
+                    ray.cancel(reference)
+        if caught:
+            raise Interrupted(f"stopped by {caught[0]}; call the same command again to go on")
+    return outcomes
+
+
+def _work(line: str) -> tuple[str | None, int]:
+    """The task: one arm, in a process of its own on some machine. Returns the error and the exit status."""
+    arm = from_line(line)
+    arm.out.parent.mkdir(parents=True, exist_ok=True)
+    with open(log_of(arm), "a") as log:
+        try:
+            outcome = attempt(arm, Progress(log), log)
+        except (Interrupted, KeyboardInterrupt) as stopped:
+            return str(stopped), INTERRUPTED
+    return outcome.error, outcome.status
+
+
+def _outcome(ray: ModuleType, arm: Arm, reference: object) -> Outcome | None:
+    """What a task returned; None where the user has stopped it."""
+    try:
+        error, status = ray.get(reference)
+    except ray.exceptions.TaskCancelledError:
+        return None
+    except ray.exceptions.RayError as failure:
+        words = " ".join(str(failure).split())[:200]
+        return Outcome(arm, f"Ray gave it up: {type(failure).__name__}: {words}; {log_of(arm)} has more", 1)
+    if status == INTERRUPTED:
+        return None
+    if error is None and not is_complete(arm):
+        error, status = f"it was trained, but {arm.out} is not to be seen here; --out must be on a shared disk", 2
+    return Outcome(arm, error, status)
+
+
+@contextlib.contextmanager
+def _connected(address: str) -> Iterator[ModuleType]:
+    """Ray, connected to a cluster, or to one of our own that ends with the block.
+
+    Raises:
+      ConfigError: it is not installed, or there is no cluster.
+    """
+    ours: dict[str, str] = {}
+    if address == LOCAL and "ray" not in sys.modules:
+        ours = {name: value for name, value in PRIVATE.items() if name not in os.environ}
+    if address == LOCAL and not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
+        ours |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}  # else Ray writes one into the home
+    os.environ.update(ours)
+    folder = tempfile.mkdtemp(prefix="pqn-ray-")
+    try:
+        ray = _import_ray()
+        if ray.is_initialized():  # by the program around us, whose it stays
+            yield ray
+            return
+        _start(ray, address, folder)
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        for name in ours:
+            os.environ.pop(name, None)
+
+
+def _import_ray() -> ModuleType:
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError(f"--ray needs the package ray: {how_to_install('ray')}") from error
+    return ray
+
+
+def _start(ray: ModuleType, address: str, folder: str) -> None:
+    quiet = {"log_to_driver": False, "configure_logging": False}
+    try:
+        if address == LOCAL:
+            ray.init(address=LOCAL, include_dashboard=False, _temp_dir=folder, **quiet)
+        else:
+            ray.init(address=address, **quiet)
+    except (OSError, ValueError, RuntimeError) as error:  # ConnectionError is an OSError
+        words = " ".join(str(error).split())[:200]
+        remedy = "" if address == LOCAL else "; `ray start --head` starts one, and --ray alone needs none"
+        raise ConfigError(f"--ray {address}: there is no Ray cluster to use: {words}{remedy}") from error
+
+
+def _check_resources(ray: ModuleType, placement: Placement) -> float:
+    """GPUs for an arm. Ray would wait for ever for what no machine has.
+
+    Raises:
+      ConfigError: no machine has as much as an arm is to get.
+    """
+    nodes = [node["Resources"] for node in ray.nodes() if node.get("Alive", node.get("alive"))]
+    most = {name: max((node.get(name, 0.0) for node in nodes), default=0.0) for name in ("CPU", "GPU")}
+    gpus = (1.0 if most["GPU"] else 0.0) if placement.gpus is None else placement.gpus
+    for option, name, wanted in (("--cpus-per-run", "CPU", placement.cpus), ("--gpus-per-run", "GPU", gpus)):
+        if wanted > most[name]:
+            raise ConfigError(f"{option} is {wanted:g}, but no machine of the Ray cluster has more than {most[name]:g}")
+    return gpus
