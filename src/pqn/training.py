@@ -201,7 +201,7 @@ class _Loop:
         """Runs to the end, to divergence or to the first signal, whichever comes first."""
         config = self.config
         counts = (config.log.rows, config.eval.count, config.log.stability, config.save.checkpoints)
-        log, evaluate, stability, save = (_Every(config.updates, count) for count in counts)
+        log, evaluate, stability, save = (Every(config.updates, count) for count in counts)
         limit = 1
         with _Signals() as signals, self.metrics, contextlib.ExitStack() as stack:
             for logger in self.loggers:
@@ -218,7 +218,7 @@ class _Loop:
                     raise self.rescue(failure, failure.state, time.perf_counter() - began) from failure
                 seconds = time.perf_counter() - began
                 self.after_chunk(totals, count, seconds)
-                limit = _pace(limit, count, seconds)
+                limit = pace(limit, count, seconds)
                 due = save.at(self.update) or self.minutes_passed() or signals.caught
                 # Not where the clock or a signal asks for a checkpoint: rows must not depend on either.
                 if log.at(self.update) or save.at(self.update):
@@ -396,7 +396,7 @@ class _Loop:
         }
 
 
-class _Every:
+class Every:
     """Evenly spaced points of a run: `count` of them, the last at its end; none when `count` is 0."""
 
     def __init__(self, updates: int, count: int):
@@ -413,7 +413,7 @@ class _Every:
         return min(-(-self.updates * number // self.count), self.updates) if self.count else self.updates
 
 
-def _pace(limit: int, count: int, seconds: float) -> int:
+def pace(limit: int, count: int, seconds: float) -> int:
     """Chunk length that keeps the host's look at the world about once a second, growing at most eightfold a time."""
     return max(1, min(8 * max(limit, count), int(SECONDS_PER_CHUNK * count / max(seconds, 1e-6))))
 

@@ -10,14 +10,18 @@ from types import FrameType
 
 @contextlib.contextmanager
 def stopping() -> Iterator[list[str]]:
-    """The names of the signals that ask this process to stop, as they come: it looks at them between other things."""
+    """The names of the signals that ask this process to stop, as they come: it looks at them between other things.
+
+    A second one of the same kind acts at once, as usual.
+    """
     caught: list[str] = []
+    old = {}
 
     def catch(number: int, frame: FrameType | None) -> None:
         caught.append(signal.Signals(number).name)
+        signal.signal(number, old[number])
 
     numbers = [number for name in ("SIGINT", "SIGTERM", "SIGHUP") if (number := getattr(signal, name, None))]
-    old = {}
     try:
         for number in numbers:
             if signal.getsignal(number) is not signal.SIG_IGN:  # `nohup`: the user wants it ignored

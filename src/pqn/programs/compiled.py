@@ -42,7 +42,7 @@ class CompiledProgram:
     def __init__(self, config: Config, make_env: JaxFactory):
         if config.simulators.overlap:
             raise ConfigError("simulators.overlap is for environments outside of JAX; leave it false for this one")
-        self.config = config
+        self.config, self.make_env = config, make_env
         self.env = make_env(config.env.num_envs)
         self.eval_env = make_env(config.eval.num_envs)
         self.algorithm = make_algorithm(config, self.env.spec)
@@ -82,6 +82,10 @@ class CompiledProgram:
         """Lifts a function of one seed to all of them."""
         return over_seeds(function, self.config.seeds)
 
+    def update_all(self, state: RunState, hyper: Hyper) -> tuple[RunState, dict[str, Array]]:
+        """One update of every seed."""
+        return self.over_seeds(lambda one: self.update_one(one, hyper))(state)
+
     def _chunk(
         self, state: RunState, hyper: Hyper, count: Array, before: dict[str, Array] | None = None
     ) -> tuple[RunState, tuple[Array, Array]]:
@@ -93,7 +97,7 @@ class CompiledProgram:
 
         def body(_: Array, c: tuple[RunState, dict[str, Array]]) -> tuple[RunState, dict[str, Array]]:
             state, totals = c
-            state, metrics = self.over_seeds(lambda one: self.update_one(one, hyper))(state)
+            state, metrics = self.update_all(state, hyper)
             return state, combine(totals, metrics)
 
         c = (state, blank(self._reported, self.config.seeds) | (before or {}))
