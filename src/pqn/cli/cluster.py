@@ -8,7 +8,8 @@ from typing import Annotated
 from pqn.cli import options
 from pqn.errors import ConfigError
 from pqn.fields import Within
-from pqn.fleet.placement import LOCAL, Placement
+from pqn.fleet.on_ray import LOCAL
+from pqn.fleet.placement import Placement
 
 Jobs = Annotated[int, Within(1, 1024)]
 Retries = Annotated[int, Within(0, 1000)]

@@ -21,31 +21,33 @@ from types import ModuleType
 
 from pqn.errors import ConfigError, Interrupted, how_to_install
 from pqn.fleet.arms import INTERRUPTED, Arm, Outcome, attempt, is_complete, log_of, say
-from pqn.fleet.placement import LOCAL, Placement
 from pqn.fleet.processes import memory_share
 from pqn.fleet.signals import stopping
 from pqn.fleet.work import from_line, to_line
 from pqn.progress import Progress
 
+LOCAL = "local"  # the address of a Ray of our own, on this machine alone
 SECONDS_BETWEEN_LOOKS = 0.2
 SECONDS_TO_STOP = 60.0  # for saving what runs, after a signal
 
-# Read by Ray when it is imported. The first one is the switch for "no cluster": every service is bound to 127.0.0.1.
+# The first one is the switch for "no cluster", on any system: every service is bound to 127.0.0.1.
 PRIVATE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 
 
-def run_on_ray(arms: Sequence[Arm], placement: Placement, progress: Progress) -> list[Outcome]:
-    """Brings arms to their end as Ray tasks; see `placement.run_arms`."""
+def run_on_ray(
+    arms: Sequence[Arm], address: str, retries: int, cpus: float, gpus: float | None, progress: Progress
+) -> list[Outcome]:
+    """Brings arms to their end as Ray tasks; see `placement.Placement` for the arguments."""
     arms = [Arm(arm.label, arm.config, arm.out.resolve()) for arm in arms]
-    with _connected(placement.ray or LOCAL) as ray, stopping() as caught:
-        gpus = _check_resources(ray, placement)
+    with _connected(address) as ray, stopping() as caught:
+        gpus = _check_resources(ray, cpus, gpus)
         variables = memory_share(gpus, os.environ) if 0 < gpus < 1 else {}
-        if placement.ray == LOCAL:  # elsewhere pqn is installed; here it may be in a checkout
+        if address == LOCAL:  # elsewhere pqn is installed; here it may be in a checkout
             variables["PYTHONPATH"] = os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
         task = ray.remote(
-            num_cpus=placement.cpus,
+            num_cpus=cpus,
             num_gpus=gpus,
-            max_retries=placement.retries,
+            max_retries=retries,
             max_calls=1,  # a process for each arm: JAX keeps memory, and a device, for as long as its process lives
             runtime_env={"env_vars": variables},
         )(_work)
@@ -103,12 +105,8 @@ def _connected(address: str) -> Iterator[ModuleType]:
     Raises:
       ConfigError: it is not installed, or there is no cluster.
     """
-    ours: dict[str, str] = {}
-    if address == LOCAL and "ray" not in sys.modules:
-        ours = {name: value for name, value in PRIVATE.items() if name not in os.environ}
-    if address == LOCAL and not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
-        ours |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}  # else Ray writes one into the home
-    os.environ.update(ours)
+    if address == LOCAL:
+        _make_private()
     folder = tempfile.mkdtemp(prefix="pqn-ray-")
     try:
         ray = _import_ray()
@@ -122,8 +120,22 @@ def _connected(address: str) -> Iterator[ModuleType]:
             ray.shutdown()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        for name in ours:
-            os.environ.pop(name, None)
+
+
+def _make_private() -> None:
+    """Sets the variables of a Ray of our own, for the rest of this process: Ray reads them when it is imported.
+
+    What the user has set stays, and where the program around us has imported Ray, everything is as that program has it.
+    """
+    if "ray" in sys.modules:
+        return
+    for name, value in PRIVATE.items():
+        os.environ.setdefault(name, value)
+    if not {"RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & os.environ.keys():
+        os.environ |= {
+            "RAY_AUTH_MODE": "token",
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        }  # else it writes one to a file
 
 
 def _import_ray() -> ModuleType:
@@ -147,7 +159,7 @@ def _start(ray: ModuleType, address: str, folder: str) -> None:
         raise ConfigError(f"--ray {address}: there is no Ray cluster to use: {words}{remedy}") from error
 
 
-def _check_resources(ray: ModuleType, placement: Placement) -> float:
+def _check_resources(ray: ModuleType, cpus: float, gpus: float | None) -> float:
     """GPUs for an arm. Ray would wait for ever for what no machine has.
 
     Raises:
@@ -155,8 +167,8 @@ def _check_resources(ray: ModuleType, placement: Placement) -> float:
     """
     nodes = [node["Resources"] for node in ray.nodes() if node.get("Alive", node.get("alive"))]
     most = {name: max((node.get(name, 0.0) for node in nodes), default=0.0) for name in ("CPU", "GPU")}
-    gpus = (1.0 if most["GPU"] else 0.0) if placement.gpus is None else placement.gpus
-    for option, name, wanted in (("--cpus-per-run", "CPU", placement.cpus), ("--gpus-per-run", "GPU", gpus)):
+    gpus = (1.0 if most["GPU"] else 0.0) if gpus is None else gpus
+    for option, name, wanted in (("--cpus-per-run", "CPU", cpus), ("--gpus-per-run", "GPU", gpus)):
         if wanted > most[name]:
             raise ConfigError(f"{option} is {wanted:g}, but no machine of the Ray cluster has more than {most[name]:g}")
     return gpus

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from pqn.fleet.arms import Arm, Outcome, attempt, is_complete
+from pqn.fleet.on_ray import run_on_ray
+from pqn.fleet.processes import run_in_processes
 from pqn.progress import Progress
-
-LOCAL = "local"  # the address of a Ray of our own, on this machine alone
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,12 +48,8 @@ def run_arms(arms: Sequence[Arm], placement: Placement, progress: Progress | Non
     if not todo:
         outcomes = []
     elif placement.ray is not None:
-        from pqn.fleet.on_ray import run_on_ray
-
-        outcomes = run_on_ray(todo, placement, progress)
+        outcomes = run_on_ray(todo, placement.ray, placement.retries, placement.cpus, placement.gpus, progress)
     elif placement.jobs > 1:
-        from pqn.fleet.processes import run_in_processes
-
         outcomes = run_in_processes(todo, placement.jobs, placement.retries, progress)
     else:
         outcomes = _run_here(todo, progress)

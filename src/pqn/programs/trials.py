@@ -47,6 +47,10 @@ class TrialsProgram(CompiledProgram):
 
 
 def shape_of(config: Config) -> str:
-    """What a compiled program depends on: trials of which it is the same can share one."""
+    """What a compiled program depends on: trials of which it is the same can share one.
+
+    Of a traced hyperparameter it depends on whether it is 0: an algorithm may leave out what that switches off.
+    """
     same = Config().learner
-    return repr(config.replace({f"learner.{name}": getattr(same, name) for name in TRACED}))
+    zeros = [name for name in TRACED if getattr(config.learner, name) == 0]
+    return repr((zeros, config.replace({f"learner.{name}": getattr(same, name) for name in TRACED})))
