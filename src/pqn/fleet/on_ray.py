@@ -39,7 +39,8 @@ def run_on_ray(
 ) -> list[Outcome]:
     """Brings arms to their end as Ray tasks; see `placement.Placement` for the arguments."""
     arms = [Arm(arm.label, arm.config, arm.out.resolve()) for arm in arms]
-    with _connected(address) as ray, stopping() as caught:
+    # Ray prints what it has to say to standard output, which is for the result.
+    with contextlib.redirect_stdout(sys.stderr), _connected(address) as ray, stopping() as caught:
         gpus = _check_resources(ray, cpus, gpus)
         variables = memory_share(gpus, os.environ) if 0 < gpus < 1 else {}
         if address == LOCAL:  # elsewhere pqn is installed; here it may be in a checkout

@@ -6,6 +6,7 @@ from . import (
     algorithms,
     environments,
     equations,
+    fleet,
     host,
     layout,
     networks,
@@ -28,4 +29,5 @@ MUTATIONS = [
     *presets.MUTATIONS,
     *theory.MUTATIONS,
     *records.MUTATIONS,
+    *fleet.MUTATIONS,
 ]
