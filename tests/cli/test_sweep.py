@@ -55,6 +55,8 @@ def test_values_of_an_axis(text, points):
         (["--over", "env.num_envs,learner.minibatches=8:3"], "learner.minibatches 3 does not divide"),
         (["--over", "seed=1", "--jobs", "0"], "'0' is not a whole number from 1 to 1024"),
         (["--over", "seed=1", "--jobs", "2", "--ray"], "--jobs is for this machine"),
+        (["--over", "seed=1", "--ray", "127.0.0.1:1"], "--ray 127.0.0.1:1: nothing answers there"),
+        (["--over", "seed=1", "--ray", "cluster:port"], "--ray cluster:port: nothing answers there"),
         (["--over", "seed=1", "--gpus-per-run", "0.5"], "--gpus-per-run is for --ray"),
         (["--over", "seed=1", "--ray", "--gpus-per-run", "1.5"], "above 1 it must be whole"),
     ],

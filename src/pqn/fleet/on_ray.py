@@ -13,6 +13,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import socket
 import sys
 import tempfile
 import time
@@ -28,6 +29,7 @@ from pqn.progress import Progress
 
 LOCAL = "local"  # the address of a Ray of our own, on this machine alone
 SECONDS_BETWEEN_LOOKS = 0.2
+SECONDS_TO_CONNECT = 10.0
 SECONDS_TO_STOP = 60.0  # for saving what runs, after a signal
 
 # The first one is the switch for "no cluster", on any system: every service is bound to 127.0.0.1.
@@ -108,6 +110,7 @@ def _connected(address: str) -> Iterator[ModuleType]:
     """
     if address == LOCAL:
         _make_private()
+    _refuse_unreachable(address)
     folder = tempfile.mkdtemp(prefix="pqn-ray-")
     try:
         ray = _import_ray()
@@ -137,6 +140,19 @@ def _make_private() -> None:
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
         }  # else it writes one to a file
+
+
+def _refuse_unreachable(address: str) -> None:
+    """Knocks at HOST:PORT first: Ray itself would try for a quarter of an hour."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon:
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), SECONDS_TO_CONNECT).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise ConfigError(
+            f"--ray {address}: nothing answers there ({error}); `ray start --head` starts a cluster and says its address"
+        ) from error
 
 
 def _import_ray() -> ModuleType:
