@@ -151,7 +151,7 @@ def _refuse_unreachable(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), SECONDS_TO_CONNECT).close()
     except (OSError, ValueError, OverflowError) as error:
         raise ConfigError(
-            f"--ray {address}: nothing answers there ({error}); `ray start --head` starts a cluster and says its address"
+            f"--ray {address}: nothing answers there ({error}); `ray start --head` starts a cluster and says where"
         ) from error
 
 
