@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 
 import pqn
 from pqn import training
+from pqn.cli import sweep
 from pqn.cli.main import commands, main
 from pqn.config import Config
 from pqn.fields import hints, is_group
@@ -37,10 +38,10 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```", shown(page), re.DOTALL | re.MULTILINE)
 
 
-def trainings() -> list[str]:
-    """The lines `pqn train …` of all pages, without their comments."""
+def trainings(command: str = "train") -> list[str]:
+    """The lines `pqn train …` of all pages, or those of another command, without their comments."""
     lines = [line for page in PAGES for block in blocks(page, "sh") for line in block.splitlines()]
-    return sorted({line.split(" #")[0].strip() for line in lines if line.startswith("pqn train ")})
+    return sorted({line.split(" #")[0].strip() for line in lines if line.startswith(f"pqn {command} ")})
 
 
 @pytest.mark.parametrize(("page", "run"), [("README.md", "readme"), ("docs/python.md", "counter")])
@@ -132,6 +133,20 @@ def test_a_training_would_start(line, monkeypatch):
     monkeypatch.setattr(training, "train", train)
     main(shlex.split(line)[1:])
     assert seen
+
+
+@pytest.mark.parametrize("line", trainings("sweep"))
+def test_a_sweep_would_start(line, monkeypatch):
+    """Every combination of a documented `pqn sweep` is accepted."""
+    seen = []
+
+    def run_arms(arms, *_):
+        seen.extend(arm.config.validate() for arm in arms)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sweep, "run_arms", run_arms)
+    main(shlex.split(line)[1:])
+    assert len(seen) > 1
 
 
 def test_pinned_versions_are_allowed_ones():

@@ -38,6 +38,7 @@ LAYERS = (
     ("report",),
     ("theory",),
     ("training", "play", "callbacks"),
+    ("fleet", "search"),
     ("experiments",),
     ("cli",),
 )

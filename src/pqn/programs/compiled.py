@@ -49,7 +49,7 @@ class CompiledProgram:
     def __init__(self, config: Config, make_env: JaxFactory, devices: tuple[Device, ...] = ()):
         if config.simulators.overlap:
             raise ConfigError("simulators.overlap is for environments outside of JAX; leave it false for this one")
-        self.config = config
+        self.config, self.make_env = config, make_env
         self.env = make_env(config.env.num_envs // config.shards)
         self.eval_env = make_env(config.eval.num_envs)
         self.algorithm = make_algorithm(config, self.env.spec)
@@ -107,6 +107,10 @@ class CompiledProgram:
     def _init(self, seeds: Array) -> RunState:
         return self.mesh.over_devices(self.over_seeds(self.init_one), SAME, self._axes)(seeds)
 
+    def update_all(self, state: RunState, hyper: Hyper) -> tuple[RunState, dict[str, Array]]:
+        """One update of every seed."""
+        return self.over_seeds(lambda one: self.update_one(one, hyper))(state)
+
     def _chunk(
         self, state: RunState, hyper: Hyper, count: Array, before: dict[str, Array] | None = None
     ) -> tuple[RunState, tuple[Array, Array]]:
@@ -124,7 +128,7 @@ class CompiledProgram:
 
         def body(_: Array, c: tuple[RunState, dict[str, Array]]) -> tuple[RunState, dict[str, Array]]:
             state, totals = c
-            state, metrics = self.over_seeds(lambda one: self.update_one(one, hyper))(state)
+            state, metrics = self.update_all(state, hyper)
             return state, combine(totals, metrics)
 
         c = (state, blank(self._reported, self.config.seeds) | before)
@@ -181,10 +185,10 @@ class CompiledProgram:
 
     def _rollout_shape(self) -> Rollout:
         """Shapes of the rollouts of all seeds and all shards."""
-        whole = ShardMesh(self.config.shards)
+        whole, hyper = ShardMesh(self.config.shards), Hyper.of(self.config)
 
         def collect(state: RunState) -> Rollout:
-            return rollout.collect(self.env, self.algorithm, state.learner, state.stream, state.key, self.hyper)[1]
+            return rollout.collect(self.env, self.algorithm, state.learner, state.stream, state.key, hyper)[1]
 
         return jax.eval_shape(jax.vmap(whole.over_shards(collect, (shard_axes(),), 0)), self.state_shape)
 

@@ -7,6 +7,7 @@ from . import (
     baselines,
     environments,
     equations,
+    fleet,
     host,
     layout,
     networks,
@@ -32,4 +33,5 @@ MUTATIONS = [
     *theory.MUTATIONS,
     *records.MUTATIONS,
     *scale.MUTATIONS,
+    *fleet.MUTATIONS,
 ]
