@@ -8,7 +8,7 @@ from pqn.watch.canvas import BLUE, FAINT, GREY, INK, ORANGE, PAPER, Canvas
 from pqn.watch.view import Picture
 
 WIDTH = 200
-MOST_LABELS = 18  # more bars than these get no number below
+MOST_LABELS = 12  # more bars than these get no number below
 
 
 def bars(scores: np.ndarray, avail: np.ndarray | None, action: np.ndarray, title: str, height: int) -> Picture:

@@ -82,7 +82,7 @@ def play(env: JaxEnv, player: Player) -> Iterator[Moment]:
             action,
             playing,
             jax.device_get(result),
-            None if after is None else _views(env, *after, None),
+            None if after is None else _views(env, after[0], after[1], None),
         )
         if np.all(result.finished):
             return

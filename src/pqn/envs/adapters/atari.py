@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from pqn.envs.adapters.atari_pictures import Twin
+from pqn.envs.adapters import atari_pictures
 from pqn.envs.adapters.atari_records import spec_of, time_step
 from pqn.envs.adapters.emulator_threads import start_in_background, usable_cores
 from pqn.envs.contract import HostEnv
@@ -100,8 +100,9 @@ class AtariEnv:
         arguments = _arguments(num_envs, chosen)
         # Making an emulator takes a tenth of a second: N are made when they are needed, one is made here for the spec.
         self._start = lambda: start_in_background(lambda: AtariVectorEnv(game, num_envs, **arguments))
-        self._make_twin = lambda: Twin(AtariVectorEnv(game, num_envs, **arguments | Twin.ARGUMENTS))
-        self._twin: Twin | None = None
+        in_colour = arguments | atari_pictures.ARGUMENTS
+        self._make_twin = lambda: atari_pictures.Twin(AtariVectorEnv(game, num_envs, **in_colour))
+        self._twin: atari_pictures.Twin | None = None
         self._emulators: Any = None
         actions = list(AtariVectorEnv(game, 1, full_action_space=chosen["full_action_space"]).ale.get_action_set())
         # After a lost life only the player can serve the ball, and a greedy player may never do so. In such a state

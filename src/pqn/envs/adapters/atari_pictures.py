@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from gymnasium.vector import VectorEnv
+    from ale_py.vector_env import AtariVectorEnv
+
+ARGUMENTS: dict[str, Any] = {"grayscale": False, "img_height": 210, "img_width": 160, "stack_num": 1}
+"""Those in which its emulators differ from the agent's."""
 
 
 class Twin:
@@ -21,9 +24,7 @@ class Twin:
       emulators: an `AtariVectorEnv` with the arguments of the agent's and `ARGUMENTS`.
     """
 
-    ARGUMENTS: dict[str, Any] = {"grayscale": False, "img_height": 210, "img_width": 160, "stack_num": 1}
-
-    def __init__(self, emulators: VectorEnv):
+    def __init__(self, emulators: AtariVectorEnv):
         self._emulators = emulators
         self.screens = np.zeros(0, np.uint8)  # [N, 210, 160, 3]
 

@@ -114,11 +114,11 @@ def _belongings(env: CraftaxEnv, state: PyTree, folder: Path, width: int) -> Pic
     for number, row in enumerate(rows):
         shown = [(icon, count) for icon, count in row if count or number == 0]
         for place, (icon, count) in enumerate(shown):
-            left = 6 + place * 46
+            left = 6 + place * (46, 34)[number]
             icons.append((icon, left, number * ROW + 5))
             canvas.text((left + 23, number * ROW + 15), str(count), "#FFFFFF", 14, "lm")
     done = int(np.sum(state.achievements))
-    canvas.text((width - 8, 15), f"{done} of {len(env.achievements)} achievements", "#E69F00", 13, "rm")
+    canvas.text((width - 8, 15), f"{done} of {len(env.achievements)} done", "#E69F00", 13, "rm")
     image = Image.fromarray(canvas.picture())
     for icon, left, top in icons:
         if (drawn := _icon(folder, icon, ROW - 10)) is not None:
@@ -149,4 +149,4 @@ def _package(classic: bool) -> tuple[Path, dict[int, str | None], tuple[int, int
     constants = importlib.import_module(f"craftax.{'craftax_classic' if classic else 'craftax'}.constants")
     names = {block.value: block.name.lower() for block in constants.BlockType}
     blocks = {number: ICONS.get(name, name) for number, name in names.items()}
-    return Path(constants.__file__).parent / "assets", blocks, tuple(constants.OBS_DIM)
+    return Path(constants.TEXTURE_CACHE_FILE).parent.parent / "assets", blocks, tuple(constants.OBS_DIM)

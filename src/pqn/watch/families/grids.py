@@ -6,7 +6,7 @@ import numpy as np
 
 from pqn.types import EnvSpec
 from pqn.watch.canvas import COLOURS, rgb
-from pqn.watch.view import Painter, Picture, View, enlarged
+from pqn.watch.view import Painter, Picture, enlarged
 
 MOST_CHANNELS = 16
 LEAST_PIXELS = 32  # of the sides of what counts as a photograph or a screen
