@@ -20,7 +20,7 @@ class JaxEnv(Protocol):
     """N environments stepped by one pure function. The state owns its random key.
 
     Optional method, for `pqn video`:
-      render(state) -> [N, height, width, 3] uint8, or N texts: pictures. It is called outside of compiled code, with a
+      render(state) -> [N, height, width, 3] uint8: pictures. It is called outside of compiled code, with a
         state of numpy arrays.
     """
 
@@ -57,7 +57,7 @@ class HostEnv(Protocol):
       restore(saved) -> TimeStep: the time step at which `save` was called.
 
     Optional methods, for `pqn video`:
-      render() -> [N, height, width, 3] uint8, or N texts: pictures of the environments as they are now.
+      render() -> [N, height, width, 3] uint8: pictures of the environments as they are now.
       prepare_render() -> None: called before the first reset where pictures will be asked for, for a simulator that
         must be started in another way to draw them.
     """

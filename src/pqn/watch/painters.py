@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import numpy as np
+import jax
 
 from pqn.envs.adapters.craftax import CraftaxEnv
 from pqn.envs.adapters.gymnax import GymnaxEnv
@@ -16,7 +16,7 @@ from pqn.envs.autoreset import Autoreset
 from pqn.envs.contract import HostEnv, JaxEnv
 from pqn.errors import EnvError
 from pqn.watch.families import classic, craftax, grids, hanabi, mpe, overcooked, smax
-from pqn.watch.view import Painter, Picture, checked_picture, enlarged
+from pqn.watch.view import Painter, checked_picture, enlarged
 
 RENDER_FPS = 30  # of simulators that draw themselves, and of environments of the user
 
@@ -46,15 +46,15 @@ def _own(env: JaxEnv | HostEnv) -> Painter | None:
     source = f"render of {env.spec.name}"
     if draws_itself(env):
         fps = 15 if env.spec.name.startswith("atari:") else RENDER_FPS  # an emulator steps four frames of 60
-        return Painter(lambda view: _ready(view.state, source), fps)
+        return Painter(lambda view: enlarged(checked_picture(view.state, source)), fps)
     single = env.env if isinstance(env, Autoreset) else None
     render: Callable[..., object] | None = getattr(single, "render", None)
-    return None if render is None else Painter(lambda view: _ready(render(view.state), source), RENDER_FPS)
-
-
-def _ready(drawn: object, source: str) -> Picture | str:
-    picture = checked_picture(drawn, source)
-    return enlarged(picture) if isinstance(picture, np.ndarray) else picture
+    if single is None or render is None:
+        return None
+    state, _ = jax.device_get(jax.jit(single.reset)(jax.random.key(0)))
+    if isinstance(render(state), str):
+        return Painter(lambda view: str(render(view.state)), is_text=True)
+    return Painter(lambda view: enlarged(checked_picture(render(view.state), source)), RENDER_FPS)
 
 
 def _of_family(env: JaxEnv | HostEnv) -> Painter | None:

@@ -31,14 +31,12 @@ class Painter(NamedTuple):
     is_text: bool = False
 
 
-def checked_picture(picture: object, source: str) -> Picture | str:
-    """A picture of somebody else's code, as [height, width, 3] bytes, or a text.
+def checked_picture(picture: object, source: str) -> Picture:
+    """A picture of somebody else's code, as [height, width, 3] bytes.
 
     Raises:
-      EnvError: it is neither.
+      EnvError: it is none.
     """
-    if isinstance(picture, str):
-        return picture
     array = np.asarray(picture)
     if array.ndim != 3 or array.shape[-1] != 3 or array.dtype.kind not in "uif" or not array.size:
         raise EnvError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import itertools
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -86,7 +87,10 @@ def _write_mp4(path: Path, frames: Iterator[Picture], fps: int) -> None:
     first = next(frames)
     size = (first.shape[1], first.shape[0])
     film = _ffmpeg().write_frames(str(path), size, fps=fps, quality=7, macro_block_size=2, ffmpeg_log_level="error")
-    film.send(None)
+    with warnings.catch_warnings():
+        # JAX warns of any new process; this one is another program at once.
+        warnings.filterwarnings("ignore", message="os.fork", category=RuntimeWarning)
+        film.send(None)
     try:
         for frame in itertools.chain([first], frames):
             film.send(frame.tobytes())
