@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pqn.cli import options
-from pqn.errors import ConfigError
+from pqn.errors import ConfigError, RunError
 from pqn.report.atari import atari_game, human_normalised
 from pqn.runs import files
 from pqn.runs.columns import KINDS, metric_curve
@@ -92,7 +92,10 @@ def draw(lines: list[Line], out: Path, title: str | None) -> None:
 def _line(run: OpenedRun, label: str, metric: str, train: bool, human: bool) -> Line:
     directory = run.directory
     rows = read_metrics(directory.metrics)
-    kind, steps, values = metric_curve(rows, metric, "train" if train else None, POINTS)
+    try:
+        kind, steps, values = metric_curve(rows, metric, "train" if train else None, POINTS)
+    except RunError as error:
+        raise RunError(f"{run.path}: {error}") from error
     if not len(steps):
         raise ConfigError(f"{run.path} has no {kind} rows to plot{'' if train else '; try --train'}")
     if human:

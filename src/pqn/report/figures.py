@@ -128,7 +128,7 @@ def curve_grid(
         grid = figure.subplots(rows, columns, squeeze=False).ravel()
         for axes, (name, runs) in zip(grid, panels.items(), strict=False):
             _draw(axes, runs, statistic, confidence, (reference or {}).get(name, {}), labels)
-            axes.set_title(wrapped(name, panel_size[0], BOLD))
+            axes.set_title(wrapped(name, panel_size[0] - 0.6, BOLD))
             if not isinstance(ylabel, str):
                 axes.set_ylabel(wrapped(ylabel[name], panel_size[1]))
             handles |= dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
