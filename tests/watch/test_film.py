@@ -213,3 +213,28 @@ def test_text_needs_a_text_file(finished_run, tmp_path):
 
     with pytest.raises(PqnError, match=r"hanabi:2 is shown as a text: use -o with a name that ends in \.txt"):
         check_output(tmp_path / "a.gif", True, "hanabi:2")
+
+
+def test_memory_and_exploration_are_those_of_an_evaluation():
+    """The same steps, whether they are drawn or not; here with an agent that remembers and explores."""
+    import jax
+
+    from pqn.algorithms import make_algorithm
+    from pqn.envs import registry
+    from pqn.programs.evaluation import evaluate
+    from pqn.watch.episodes import Player, play
+
+    env = registry.make("CartPole-v1", 3)
+    config = tiny({"network.memory": "gru", "network.memory_size": 8, "network.last_action": True})
+    actor = make_algorithm(config, env.spec).actor
+    policy, key = actor.init(jax.random.key(5)), jax.random.key(6)
+    drawn = list(play(env, Player(actor, policy, key, 0.3, 40)))
+    played = jax.jit(lambda policy, key: evaluate(env, actor, policy, key, 0.3, 40))(policy, key)
+    np.testing.assert_array_equal(drawn[-1].result.known().ret, played.ret)
+    np.testing.assert_array_equal(drawn[-1].result.finished, played.finished)
+    assert len(set(np.asarray(played.ret).tolist())) > 1  # three different games
+    before, after = drawn[0].after, drawn[1].views
+    assert before is not None
+    for one, other in zip(before, after, strict=True):  # what a step leads to is where the next one begins
+        np.testing.assert_array_equal(one.obs, other.obs)
+        assert one.state.x == other.state.x

@@ -14,6 +14,7 @@ from . import (
     records,
     simulators,
     theory,
+    watching,
 )
 
 MUTATIONS = [
@@ -28,4 +29,5 @@ MUTATIONS = [
     *presets.MUTATIONS,
     *theory.MUTATIONS,
     *records.MUTATIONS,
+    *watching.MUTATIONS,
 ]

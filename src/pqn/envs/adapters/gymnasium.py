@@ -61,7 +61,7 @@ def make(
     if vectorization_mode == "vector_entry_point":
         vectorised = partial(gymnasium.make_vec, name, num_envs, vectorization_mode)
         envs = _explained(full, partial(vectorised, **kwargs))
-        return GymnasiumEnv(_spec(full, envs), num_envs, lambda: envs, partial(vectorised, **drawing))
+        return GymnasiumEnv(_spec(full, envs), num_envs, lambda: envs, start_drawing=partial(vectorised, **drawing))
     one = _explained(full, _Builder(name, kwargs))
     spec = _spec(full, one)
     one.close()
@@ -72,7 +72,7 @@ def make(
         partial(join, [_Builder(name, options)] * num_envs, copy=False, autoreset_mode=mode)
         for options in (kwargs, drawing)
     )
-    return GymnasiumEnv(spec, num_envs, start, start_drawing, concurrent)
+    return GymnasiumEnv(spec, num_envs, start, concurrent, start_drawing)
 
 
 def is_harmless(name: str, options: Mapping[str, object]) -> bool:
@@ -103,8 +103,8 @@ class GymnasiumEnv:
       spec: of one environment.
       num_envs: N.
       start: makes the vector environment.
-      start_drawing: makes one that can draw pictures of itself.
       concurrent: whether it has processes of its own.
+      start_drawing: makes one that can draw pictures of itself.
     """
 
     def __init__(
@@ -112,8 +112,8 @@ class GymnasiumEnv:
         spec: EnvSpec,
         num_envs: int,
         start: Callable[[], VectorEnv],
-        start_drawing: Callable[[], VectorEnv] | None = None,
         concurrent: bool = False,
+        start_drawing: Callable[[], VectorEnv] | None = None,
     ):
         self.spec, self.num_envs, self.concurrent = spec, num_envs, concurrent
         self._start, self._start_drawing = start, start_drawing
