@@ -44,7 +44,15 @@ def trainings(command: str = "train") -> list[str]:
     return sorted({line.split(" #")[0].strip() for line in lines if line.startswith(f"pqn {command} ")})
 
 
-@pytest.mark.parametrize(("page", "run"), [("README.md", "readme"), ("docs/python.md", "counter")])
+@pytest.mark.parametrize(
+    ("page", "run"),
+    [
+        ("README.md", "readme"),
+        ("docs/python.md", "counter"),
+        ("docs/watching.md", "corridor"),
+        ("docs/export.md", "recurrent"),
+    ],
+)
 def test_the_python_of_a_page_runs(page, run, tmp_path):
     """All blocks in order, in a fresh directory; one that starts with a file name is that file."""
     script = []

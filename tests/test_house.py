@@ -39,6 +39,7 @@ LAYERS = (
     ("theory",),
     ("training", "play", "callbacks"),
     ("fleet", "search"),
+    ("watch", "export"),
     ("experiments",),
     ("cli",),
 )

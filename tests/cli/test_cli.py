@@ -87,6 +87,11 @@ MISTAKES = [
     (["eval", "."], ". is not a run directory: it has no config.json"),
     (["plot", "/nonexistent"], "is not a run directory"),
     (["presets", "--algorithm", "pq"], "there is no algorithm 'pq'; did you mean 'pqn'?"),
+    *(([command, "/nonexistent"], "is not a run directory") for command in ("video", "watch", "export")),
+    (["push", "/nonexistent", "me/agent"], "is not a run directory"),
+    (["push", "."], "the following arguments are required: REPO"),
+    (["video", ".", "--fps", "0"], "argument --fps: '0' is not a whole number from 1 to 240"),
+    (["watch", ".", "--every", "0"], "argument --every: '0' is not a number from 0.1 to 3600"),
     (["eval", ".", "--episodes", "0"], "argument --episodes: '0' is not a whole number from 1 to 1048576"),
 ]
 

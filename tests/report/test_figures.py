@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from pqn.errors import RunError
-from pqn.report import style
+from pqn.report import figures, style
 from pqn.report.figures import curve_grid, learning_curves
 
 STEPS = np.arange(1, 11) * 50_000
@@ -97,3 +98,76 @@ def test_drawing_leaves_the_users_matplotlib_alone(tmp_path: Path) -> None:
     before = dict(matplotlib.rcParams)
     learning_curves([("run", STEPS, VALUES)], tmp_path / "curve.png", dpi=40)
     assert dict(matplotlib.rcParams) == before
+
+
+def texts_outside(draw, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The texts of a figure that are not wholly on its paper."""
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
+    found: list[str] = []
+
+    def look(self: Figure, *args: object, **options: object) -> None:
+        self.canvas.draw()
+        paper = self.bbox
+        for text in self.findobj(Text):
+            # A number may belong to a tick beyond the axes, which is not drawn.
+            if text.get_visible() and text.get_text() and not re.fullmatch(r"[-−\d. kMG]+", text.get_text()):
+                box = text.get_window_extent()
+                inside = paper.x0 - 1 <= box.x0 and box.x1 <= paper.x1 + 1 and paper.y0 - 1 <= box.y0
+                if not (inside and box.y1 <= paper.y1 + 1):
+                    found.append(text.get_text())
+
+    monkeypatch.setattr(Figure, "savefig", look)
+    draw()
+    return found
+
+
+LONG = "PQN with layer normalisation, four epochs, no target network and a name that goes on and on"
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_nothing_is_clipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    runs = [(f"{LONG} {number}", STEPS, VALUES * number) for number in range(1, count + 1)]
+
+    def draw() -> None:
+        learning_curves(runs, tmp_path / "a.png", title=LONG, ylabel=LONG, reference={LONG: 100.0})
+
+    assert not texts_outside(draw, monkeypatch)
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_nothing_is_clipped_in_a_grid(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    runs = [(f"{LONG} {number}", STEPS, VALUES * number) for number in range(1, count + 1)]
+    panels = {f"{LONG}: {name}": runs for name in ("return", "loss")}
+
+    def draw() -> None:
+        curve_grid(panels, tmp_path / "a.png", title=LONG, ylabel=dict.fromkeys(panels, LONG), note=LONG)
+
+    assert not texts_outside(draw, monkeypatch)
+
+
+def test_the_test_of_clipping_sees_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "wrapped", lambda text, *_: text)
+    monkeypatch.setattr(style, "ROUNDS", 0)
+    run = ("run", STEPS, VALUES)
+    assert LONG in texts_outside(lambda: learning_curves([run], tmp_path / "a.png", title=LONG), monkeypatch)
+
+
+# How a colour looks to somebody without red, green or blue receptors (Viénot 1999 and Machado 2009, severity 1).
+BLINDNESS = {
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+    "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.303900]],
+}
+
+
+@pytest.mark.parametrize("kind", BLINDNESS)
+def test_colours_can_be_told_apart(kind: str) -> None:
+    """Among the first four, which are most of all figures, no two look alike."""
+    seen = []
+    for colour in style.COLOURS[:4]:
+        linear = (np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255) ** 2.2
+        seen.append(255 * np.clip(np.array(BLINDNESS[kind]) @ linear, 0, 1) ** (1 / 2.2))
+    distances = [np.linalg.norm(a - b) for i, a in enumerate(seen) for b in seen[:i]]
+    assert min(distances) > 25, distances

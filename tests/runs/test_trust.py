@@ -491,7 +491,7 @@ def rewrite(run: Path, name: str, kwargs: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("name", "kwargs"), CODE)
 def test_code_that_a_run_names_is_not_run(name, kwargs, run, capsys):
     rewrite(run, name, kwargs)
-    for command in ("eval", "resume", "stability"):
+    for command in ("eval", "resume", "stability", "video"):
         assert main([command, str(run)]) == 2
         error = capsys.readouterr().err
         assert error.startswith("pqn: ") and error.count("\n") == 1, error

@@ -70,10 +70,22 @@ class Autoreset:
         inner = strong(inner)
         return AutoresetState(key, inner, jnp.zeros(self.num_envs, jnp.int32), self._spare(inner, obs)), step
 
-    def step(self, state: AutoresetState, action: Array) -> tuple[AutoresetState, TimeStep]:
+    def outcome(self, state: AutoresetState, action: Array) -> tuple[PyTree, Array]:
+        """The states [N, ...] and observations [N, M, ...] that `step` leads to, before any environment is reset.
+
+        A picture of the end of an episode needs them: after `step`, the next episode has begun.
+        """
+        _, _, out = self._advance(state, action)
+        return out.state, self._per_agent(out.obs)
+
+    def _advance(self, state: AutoresetState, action: Array) -> tuple[Array, Array, Outcome]:
+        """The next key, the key of resets, and what the action leads to in each environment."""
         key, step_key, reset_key = jax.random.split(state.key, 3)
         action = action if self.spec.num_agents > 1 else action[:, 0]
-        out = self._step_all(jax.random.split(step_key, self.num_envs), state.inner, action)
+        return key, reset_key, self._step_all(jax.random.split(step_key, self.num_envs), state.inner, action)
+
+    def step(self, state: AutoresetState, action: Array) -> tuple[AutoresetState, TimeStep]:
+        key, reset_key, out = self._advance(state, action)
         steps = state.steps + 1
         terminated, truncated = self._ended(out, steps)
         done = terminated | truncated

@@ -17,7 +17,12 @@ from pqn.types import Array, EnvSpec, PyTree, TimeStep
 
 @runtime_checkable
 class JaxEnv(Protocol):
-    """N environments stepped by one pure function. The state owns its random key."""
+    """N environments stepped by one pure function. The state owns its random key.
+
+    Optional method, for `pqn video`:
+      render(state) -> [N, height, width, 3] uint8: pictures. It is called outside of compiled code, with a
+        state of numpy arrays.
+    """
 
     spec: EnvSpec
     num_envs: int
@@ -50,6 +55,11 @@ class HostEnv(Protocol):
     new episodes:
       save() -> dict[str, np.ndarray]: arrays whose shapes never change.
       restore(saved) -> TimeStep: the time step at which `save` was called.
+
+    Optional methods, for `pqn video`:
+      render() -> [N, height, width, 3] uint8: pictures of the environments as they are now.
+      prepare_render() -> None: called before the first reset where pictures will be asked for, for a simulator that
+        must be started in another way to draw them.
     """
 
     spec: EnvSpec
@@ -94,6 +104,8 @@ class SingleEnv(Protocol):
     Optional methods and attributes:
       avail(state) -> [A] or [M, A] bool: the legal actions; required by `spec.masked`.
       world_state(state) -> [W]: the global state; required by `spec.world_size`.
+      render(state) -> [height, width, 3] uint8, or a text: a picture for `pqn video`. It is called outside of compiled
+        code, with a state of numpy arrays.
       loops_up_to: unroll a loop only if the result has at most this many operations. Loops are unrolled for
         accelerators; an environment that would then compile for minutes sets a small number.
     """

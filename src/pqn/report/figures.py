@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,9 @@ Curve = tuple[str, ArrayLike, ArrayLike]
 
 MAX_SEED_LINES = 10  # more lines of single seeds cannot be told from each other
 MAX_INSIDE = 5  # a longer legend would cover the curves and is drawn outside the axes
+MAX_LEGEND = 0.45  # of the figure's width; longer entries get a second line
 TICK_DIGITS = 4
+LETTER, BOLD, SMALL = 0.086, 0.108, 0.072  # inches that a letter takes: in a label, in a title, in a note
 
 
 def learning_curves(
@@ -66,21 +69,23 @@ def learning_curves(
         RunError: nothing to draw, an unknown suffix, no matplotlib, or a file that cannot be written.
     """
     if note is None:
-        note = _describe(runs, statistic, confidence)
+        note = describe_curves(runs, statistic, confidence)
     with figure_file(path, size, dpi) as figure:
         axes = figure.subplots()
         _draw(axes, runs, statistic, confidence, reference or {})
         axes.set_xlabel(xlabel)
-        axes.set_ylabel(ylabel)
+        axes.set_ylabel(wrapped(ylabel, size[1]))
         if title:
-            axes.set_title(title)
-        entries = len(runs) + len(reference or {})
-        if entries > MAX_INSIDE:
-            figure.legend(loc="outside right center")
-        elif entries > 1:
-            axes.legend(loc="best")
+            axes.set_title(wrapped(title, size[0], BOLD))
+        handles, labels = axes.get_legend_handles_labels()
+        labels = [wrapped(label, MAX_LEGEND * size[0]) for label in labels]
+        lines = sum(label.count("\n") + 1 for label in labels)
+        if max(lines, len(labels)) > MAX_INSIDE:
+            figure.legend(handles, labels, loc="outside right center")
+        elif len(labels) > 1:
+            axes.legend(handles, labels, loc="best")
         if note:
-            figure.supxlabel(note, fontsize=8, color="#7A7A7A", x=0.99, ha="right")
+            figure.supxlabel(wrapped(note, size[0], SMALL), fontsize=8, color="#7A7A7A", x=0.99, ha="right")
     return Path(path)
 
 
@@ -90,10 +95,12 @@ def curve_grid(
     *,
     columns: int | None = None,
     xlabel: str = "environment steps",
-    ylabel: str = "return (greedy evaluation)",
+    ylabel: str | Mapping[str, str] = "return (greedy evaluation)",
     reference: Mapping[str, Mapping[str, float]] | None = None,
     statistic: Statistic = iqm,
     confidence: float = 0.95,
+    title: str | None = None,
+    note: str = "",
     panel_size: tuple[float, float] = (3.4, 2.7),
     dpi: int = 200,
 ) -> Path:
@@ -103,7 +110,10 @@ def curve_grid(
         panels: from a panel's title to its curves; a label has the same colour in every panel.
         path: the file; see `learning_curves`, as for the remaining options.
         columns: panels side by side; None chooses.
+        ylabel: what the returns are; or from a panel's title to what is drawn there.
         reference: from a panel's title to its horizontal lines.
+        title: a line above all panels.
+        note: a small line below them.
         panel_size: inches of one panel.
     """
     if not panels:
@@ -112,20 +122,38 @@ def curve_grid(
     rows = math.ceil(len(panels) / columns)
     labels = list(dict.fromkeys(label for runs in panels.values() for label, _, _ in runs))
     handles: dict[str, Artist] = {}
-    with figure_file(path, (panel_size[0] * columns, panel_size[1] * rows + 0.4), dpi) as figure:
+    width = panel_size[0] * columns
+    with figure_file(path, (width, panel_size[1] * rows + (0.8 if title else 0.4)), dpi) as figure:
         figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.08)
         grid = figure.subplots(rows, columns, squeeze=False).ravel()
-        for axes, (title, runs) in zip(grid, panels.items(), strict=False):
-            _draw(axes, runs, statistic, confidence, (reference or {}).get(title, {}), labels)
-            axes.set_title(title)
+        for axes, (name, runs) in zip(grid, panels.items(), strict=False):
+            _draw(axes, runs, statistic, confidence, (reference or {}).get(name, {}), labels)
+            axes.set_title(wrapped(name, panel_size[0] - 0.6, BOLD))
+            if not isinstance(ylabel, str):
+                axes.set_ylabel(wrapped(ylabel[name], panel_size[1]))
             handles |= dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
-        figure.supxlabel(xlabel, fontsize=STYLE["axes.labelsize"])
-        figure.supylabel(ylabel, fontsize=STYLE["axes.labelsize"])
+        below = f"{xlabel}\n{wrapped(note, width, SMALL)}" if note else xlabel
+        figure.supxlabel(below, fontsize=STYLE["axes.labelsize"])
+        if isinstance(ylabel, str):
+            figure.supylabel(wrapped(ylabel, panel_size[1] * rows), fontsize=STYLE["axes.labelsize"])
+        if title:
+            words = wrapped(title, width, BOLD)
+            figure.suptitle(words, fontsize=STYLE["axes.titlesize"] + 1, fontweight="bold", x=0.01, ha="left")
         if len(handles) > 1:
-            figure.legend(handles.values(), handles.keys(), loc="outside upper right", ncols=min(len(handles), 5))
+            names = [wrapped(label, 0.9 * width) for label in handles]
+            longest = max(len(line) for label in names for line in label.split("\n"))
+            fitting = int(width / (longest * LETTER + 0.5))
+            columns = max(1, min(len(names), 5, fitting))
+            place = "outside lower center" if title else "outside upper right"
+            figure.legend(handles.values(), names, loc=place, ncols=columns)
     return Path(path)
+
+
+def wrapped(text: str, inches: float, letter: float | None = None) -> str:
+    """Text in lines that are short enough for so many inches; a word that is longer than a line is cut."""
+    return textwrap.fill(text, max(8, int((inches - 0.5) / (letter or LETTER))))
 
 
 def _draw(
@@ -189,7 +217,7 @@ def _check(run: Curve) -> tuple[str, np.ndarray, np.ndarray]:
     return label, steps, values
 
 
-def _describe(runs: Sequence[Curve], statistic: Statistic, confidence: float) -> str:
+def describe_curves(runs: Sequence[Curve], statistic: Statistic = iqm, confidence: float = 0.95) -> str:
     """Say what curve and band mean; a figure travels without its caption."""
     seeds = sorted({1 if np.ndim(values) == 1 else np.shape(values)[1] for _, _, values in runs})
     if seeds in ([], [1]):

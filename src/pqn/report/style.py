@@ -7,6 +7,7 @@ the same bytes for the same numbers.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +24,9 @@ SUFFIXES = (".png", ".svg", ".pdf")
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7A7A7A")
 LINES = ("-", "--", "-.", ":")
 INK, FAINT = "#262626", "#E4E4E4"
+
+LEAST_AXES = (1.3, 1.0)  # inches of the space for curves
+ROUNDS = 6  # of making a figure larger
 
 STYLE: Any = {
     "font.family": "sans-serif",
@@ -94,6 +98,7 @@ def figure_file(path: str | os.PathLike[str], size: tuple[float, float], dpi: in
         figure = Figure(figsize=size, layout="constrained")
         FigureCanvasAgg(figure)
         yield figure
+        _make_room(figure)
         # The date in a file would make two equal figures differ.
         metadata = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[suffix]
         try:
@@ -101,3 +106,24 @@ def figure_file(path: str | os.PathLike[str], size: tuple[float, float], dpi: in
             figure.savefig(path, dpi=dpi, metadata=metadata)
         except OSError as error:
             raise RunError(f"cannot write the figure {path}: {reason(error)}") from error
+
+
+def _make_room(figure: Figure) -> None:
+    """Makes the figure larger where a text would be cut off, or where legends and titles leave no room for curves."""
+    for _ in range(ROUNDS):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="constrained_layout not applied")  # too small: that is corrected
+            figure.canvas.draw()
+        width, height = map(float, figure.get_size_inches())
+        box = figure.get_tightbbox()  # inches
+        wide, tall = max(0.0, -box.x0) + max(0.0, box.x1 - width), max(0.0, -box.y0) + max(0.0, box.y1 - height)
+        shown = [axes for axes in figure.axes if axes.get_visible()]
+        boxes = [axes.get_window_extent() for axes in shown]
+        sizes = [(each.width / figure.dpi, each.height / figure.dpi) for each in boxes]
+        wide += max((LEAST_AXES[0] - size[0] for size in sizes if size[0] < LEAST_AXES[0]), default=0.0)
+        tall += max((LEAST_AXES[1] - size[1] for size in sizes if size[1] < LEAST_AXES[1]), default=0.0)
+        if max(wide, tall) < 0.02:
+            return
+        place = shown[0].get_subplotspec() if shown else None
+        rows, columns = (1, 1) if place is None else place.get_gridspec().get_geometry()
+        figure.set_size_inches(width + columns * wide, height + rows * tall)

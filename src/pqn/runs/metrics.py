@@ -163,7 +163,7 @@ def curve(
         which: "eval" for greedy evaluation, averaged over its episodes; "train" for the return of the episodes that
             finished in the row.
         points: pool neighbouring training rows into at most this many points, weighing every episode equally.
-        metric: "return", or one of the environment's own, such as "win".
+        metric: "return", "length", or one of the environment's own, such as "win".
 
     Returns:
         steps: [P] environment steps.
@@ -173,7 +173,7 @@ def curve(
         RunError: rows of one file speak of different numbers of seeds, or none has the metric.
     """
     rows = [row for row in rows if row.get("kind") == which]
-    column, known = _column(which, metric), {name for row in rows for name in row}
+    column, known = column_of(which, metric), {name for row in rows for name in row}
     if rows and column not in known:
         names = sorted(name.removeprefix("info/").removesuffix("_sum") for name in known if name.startswith("info/"))
         raise RunError(f"the run has no metric {metric!r}; it has {', '.join(['return', *names])}")
@@ -200,11 +200,11 @@ def curve(
     return steps, np.divide(sums, counts, out=np.full(sums.shape, np.nan), where=counts > 0)
 
 
-def _column(which: str, metric: str) -> str:
-    """Where rows keep a metric: per episode, per seed, or as sums over the episodes that ended."""
+def column_of(which: Literal["eval", "train"], metric: str) -> str:
+    """Where rows keep a metric of episodes: per episode, per seed, or as sums over the episodes that ended."""
     if which == "eval":
-        return "returns" if metric == "return" else f"info/{metric}"
-    return "return_sum" if metric == "return" else f"info/{metric}_sum"
+        return {"return": "returns", "length": "length_mean"}.get(metric, f"info/{metric}")
+    return f"{metric}_sum" if metric in ("return", "length") else f"info/{metric}_sum"
 
 
 def _per_seed(values: Sequence[object]) -> np.ndarray:

@@ -17,6 +17,7 @@ from . import (
     scale,
     simulators,
     theory,
+    watching,
 )
 
 MUTATIONS = [
@@ -34,4 +35,5 @@ MUTATIONS = [
     *records.MUTATIONS,
     *scale.MUTATIONS,
     *fleet.MUTATIONS,
+    *watching.MUTATIONS,
 ]

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from pqn.envs.adapters import atari_pictures
 from pqn.envs.adapters.atari_records import spec_of, time_step
 from pqn.envs.adapters.emulator_threads import start_in_background, usable_cores
 from pqn.envs.contract import HostEnv
@@ -99,6 +100,9 @@ class AtariEnv:
         arguments = _arguments(num_envs, chosen)
         # Making an emulator takes a tenth of a second: N are made when they are needed, one is made here for the spec.
         self._start = lambda: start_in_background(lambda: AtariVectorEnv(game, num_envs, **arguments))
+        in_colour = arguments | atari_pictures.ARGUMENTS
+        self._make_twin = lambda: atari_pictures.Twin(AtariVectorEnv(game, num_envs, **in_colour))
+        self._twin: atari_pictures.Twin | None = None
         self._emulators: Any = None
         actions = list(AtariVectorEnv(game, 1, full_action_space=chosen["full_action_space"]).ale.get_action_set())
         # After a lost life only the player can serve the ball, and a greedy player may never do so. In such a state
@@ -115,6 +119,8 @@ class AtariEnv:
             raise EnvError(f"{self.spec.name} has {self.num_envs} environments; reset was given {seeds.shape} seeds.")
         self._emulators = self._emulators or self._start()
         obs, info = self._emulators.reset(seed=seeds)
+        if self._twin is not None:
+            self._twin.reset(seeds)
         self._began = _first_frame(info)
         self._score = np.zeros(self.num_envs, np.int64)
         self._steps = np.zeros(self.num_envs, np.int64)
@@ -136,6 +142,8 @@ class AtariEnv:
         if self._fire is not None:
             action = np.where(self._served, action, np.int32(self._fire))
         self._emulators.send(action)
+        if self._twin is not None:
+            self._twin.step(action)
 
     def recv(self) -> TimeStep:
         """Waits for the step, and restarts the games that have reached the time limit."""
@@ -148,6 +156,8 @@ class AtariEnv:
         up = (self._steps >= self._limit) & ~over
         if up.any():
             obs, info = self._emulators.reset(options={"reset_mask": up})
+            if self._twin is not None:
+                self._twin.restart(up)
             began = _first_frame(info)
         self._began = began
         ended = over | up
@@ -158,9 +168,19 @@ class AtariEnv:
         self._steps[ended] = 0
         return timestep
 
+    def prepare_render(self) -> None:
+        """Starts a second set of emulators, which play the same games in colour."""
+        self._twin = self._make_twin()
+
+    def render(self) -> np.ndarray:
+        """Pictures [N, 210, 160, 3] of the screens."""
+        if self._twin is None:
+            raise EnvError(f"{self.spec.name} draws only after prepare_render, called before the first reset.")
+        return self._twin.screens
+
     def close(self) -> None:
         """Ends ale-py's threads, which end with its object."""
-        self._emulators = None
+        self._emulators = self._twin = None
 
 
 def _arguments(num_envs: int, chosen: Chosen) -> Chosen:

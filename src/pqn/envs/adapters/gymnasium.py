@@ -14,6 +14,7 @@ from __future__ import annotations
 import difflib
 import inspect
 import multiprocessing
+import os
 import re
 import signal
 from collections.abc import Callable, Mapping
@@ -56,20 +57,22 @@ def make(
     ):
         if value not in known:
             raise EnvError(f"{full}: {option} is {value!r}; it must be one of {', '.join(known)}.")
-    build = _Builder(name, kwargs)
+    drawing = {**kwargs, "render_mode": "rgb_array"}
     if vectorization_mode == "vector_entry_point":
-        envs = _explained(full, partial(gymnasium.make_vec, name, num_envs, vectorization_mode, **kwargs))
-        return GymnasiumEnv(spec_of(full, envs), num_envs, lambda: envs)
-    one = _explained(full, build)
+        vectorised = partial(gymnasium.make_vec, name, num_envs, vectorization_mode)
+        envs = _explained(full, partial(vectorised, **kwargs))
+        return GymnasiumEnv(spec_of(full, envs), num_envs, lambda: envs, start_drawing=partial(vectorised, **drawing))
+    one = _explained(full, _Builder(name, kwargs))
     spec = spec_of(full, one)
     one.close()
     mode = MODES[autoreset_mode]
-    start = partial(SyncVectorEnv, [build] * num_envs, copy=False, autoreset_mode=mode)
-    if vectorization_mode == "async":
-        start = partial(
-            AsyncVectorEnv, [build] * num_envs, copy=False, context=start_method(context), autoreset_mode=mode
-        )
-    return GymnasiumEnv(spec, num_envs, start, concurrent=vectorization_mode == "async")
+    concurrent = vectorization_mode == "async"
+    join = partial(AsyncVectorEnv, context=start_method(context)) if concurrent else SyncVectorEnv
+    start, start_drawing = (
+        partial(join, [_Builder(name, options)] * num_envs, copy=False, autoreset_mode=mode)
+        for options in (kwargs, drawing)
+    )
+    return GymnasiumEnv(spec, num_envs, start, concurrent, start_drawing)
 
 
 def is_harmless(name: str, options: Mapping[str, object]) -> bool:
@@ -106,10 +109,19 @@ class GymnasiumEnv:
       num_envs: N.
       start: makes the vector environment.
       concurrent: whether it has processes of its own.
+      start_drawing: makes one that can draw pictures of itself.
     """
 
-    def __init__(self, spec: EnvSpec, num_envs: int, start: Callable[[], VectorEnv], concurrent: bool = False):
-        self.spec, self.num_envs, self.concurrent, self._start = spec, num_envs, concurrent, start
+    def __init__(
+        self,
+        spec: EnvSpec,
+        num_envs: int,
+        start: Callable[[], VectorEnv],
+        concurrent: bool = False,
+        start_drawing: Callable[[], VectorEnv] | None = None,
+    ):
+        self.spec, self.num_envs, self.concurrent = spec, num_envs, concurrent
+        self._start, self._start_drawing = start, start_drawing
         self._envs: Any = None
         self._action: np.ndarray | None = None  # sent, and its outcome not yet received
 
@@ -170,6 +182,22 @@ class GymnasiumEnv:
             final_obs=final_obs,
             valid=valid,
         )
+
+    def prepare_render(self) -> None:
+        """Starts environments that draw: Gymnasium decides it when one is made."""
+        os.environ.setdefault("SDL_AUDIODRIVER", "dummy")  # pygame draws most of them, and would look for a sound card
+        self._start = self._start_drawing or self._start
+
+    def render(self) -> np.ndarray:
+        """Pictures [N, height, width, 3].
+
+        Raises:
+          EnvError: the environment has no pictures, or a package that draws them is missing.
+        """
+        pictures = _explained(self.spec.name, self._envs.render)
+        if pictures is None or any(picture is None for picture in pictures):
+            raise EnvError(f"{self.spec.name} has no pictures: it has no render mode rgb_array.")
+        return np.stack(pictures)
 
     def close(self) -> None:
         envs, self._envs = self._envs, None

@@ -1,0 +1,1 @@
+"""Trained agents for other programs: ONNX, StableHLO, safetensors, a model card, a repository of models."""

@@ -1,0 +1,86 @@
+"""`push_run`: an exported agent in a repository of the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from pqn.errors import RunError, how_to_install, reason
+from pqn.export.run import export_run
+
+VIDEOS = ("agent.mp4", "agent.gif", "agent.txt")  # what `pqn video` leaves in a run directory
+
+
+def push_run(
+    run: str | os.PathLike[str],
+    repository: str,
+    formats: Sequence[str],
+    train_seed: int | None = None,
+    *,
+    video: str | os.PathLike[str] | None = None,
+    private: bool = False,
+    warn: Callable[[str], None] | None = None,
+) -> tuple[str, list[str]]:
+    """Exports an agent and uploads the export, its card and a film of it if there is one: nothing else of the run.
+
+    Args:
+      run: a run directory.
+      repository: "owner/name"; it is created where it does not exist.
+      formats: see `export_run`.
+      train_seed: which of the run's seeds; None is the first.
+      video: a film to add; by default the one that `pqn video` left in the run directory, if any.
+      private: of a new repository.
+      warn: told what the user should know.
+
+    Returns:
+      The address of the repository, and the names of what was uploaded.
+
+    Raises:
+      PqnError: with a sentence: no client, no token, nothing to export, or what the Hub answered.
+    """
+    client = _client()
+    if client.get_token() is None:
+        raise RunError("there is no Hugging Face token: run `hf auth login`, or set HF_TOKEN")
+    with tempfile.TemporaryDirectory() as folder:
+        exported = export_run(run, formats, folder, train_seed, warn=warn)
+        names = exported.names
+        film = _film(Path(run), video)
+        if film is not None:
+            names.append(film.name)
+            try:
+                shutil.copyfile(film, Path(folder) / film.name)
+            except OSError as error:
+                raise RunError(f"cannot read {film}: {reason(error)}") from error
+        try:
+            api = client.HfApi()
+            address = api.create_repo(repository, private=private, exist_ok=True)
+            api.upload_folder(
+                repo_id=repository, folder_path=folder, allow_patterns=names, commit_message="Agent exported by pqn"
+            )
+        except Exception as error:  # of the client, of its network library, of the Hub
+            told = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise RunError(f"{repository} was not pushed: {told}") from error
+    return str(address), names
+
+
+def _film(run: Path, video: str | os.PathLike[str] | None) -> Path | None:
+    """The film to upload."""
+    if video is not None:
+        if not Path(video).is_file():
+            raise RunError(
+                f"there is no video {os.fspath(video)}: make one with `pqn video {run} -o {os.fspath(video)}`"
+            )
+        return Path(video)
+    return next((run / name for name in VIDEOS if (run / name).is_file() and not (run / name).is_symlink()), None)
+
+
+def _client() -> ModuleType:
+    try:
+        return importlib.import_module("huggingface_hub")
+    except ImportError as error:
+        raise RunError(f"pushing needs huggingface_hub: {how_to_install('hub')}") from error

@@ -1,0 +1,1 @@
+"""Watching: pictures of environments, films of trained agents, and a run that is under way."""

@@ -1,0 +1,1 @@
+"""One file for each family of environments: from a state to a picture."""

@@ -1,0 +1,106 @@
+"""`pqn push`, against a stand-in for the client of the Hub: what is uploaded, and what never is."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from pqn.cli.main import main
+
+
+class Client(ModuleType):
+    """Records what is asked of it; a folder is read when it is uploaded, since it is gone afterwards."""
+
+    def __init__(self, token: str | None = "hf_secret", failure: Exception | None = None):
+        super().__init__("huggingface_hub")
+        self.token, self.failure, self.calls, self.uploaded = token, failure, [], {}
+        self.HfApi = lambda: self
+
+    def get_token(self) -> str | None:
+        return self.token
+
+    def create_repo(self, repo_id: str, *, private: bool, exist_ok: bool) -> str:
+        if self.failure is not None:
+            raise self.failure
+        self.calls.append(("create", repo_id, private, exist_ok))
+        return f"https://hub/{repo_id}"
+
+    def upload_folder(self, *, repo_id: str, folder_path: str, allow_patterns: list[str], commit_message: str) -> None:
+        self.calls.append(("upload", repo_id))
+        files = {path.relative_to(folder_path).as_posix(): path for path in Path(folder_path).rglob("*")}
+        self.uploaded = {name: path.read_bytes() for name, path in files.items() if name in allow_patterns}
+        assert files.keys() == self.uploaded.keys(), "there is more in the folder than may be uploaded"
+
+
+@pytest.fixture
+def client(monkeypatch) -> Client:
+    found = Client()
+    monkeypatch.setitem(sys.modules, "huggingface_hub", found)
+    return found
+
+
+@pytest.fixture
+def run(finished_run, tmp_path) -> Path:
+    shutil.copytree(finished_run.run, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def test_the_export_and_its_card_and_nothing_else(run, client, capsys):
+    assert main(["push", str(run), "me/agent", "--train-seed", "1"]) == 0
+    assert client.calls == [("create", "me/agent", False, True), ("upload", "me/agent")]
+    assert sorted(client.uploaded) == ["README.md", "agent.json", "agent.safetensors"]
+    assert b"seed of this agent | 1" in client.uploaded["README.md"]
+    assert capsys.readouterr().out.splitlines()[-1] == "https://hub/me/agent"
+    assert not (run / "export").exists()
+
+
+def test_a_video_goes_along(run, client, tmp_path):
+    (run / "agent.gif").write_bytes(b"GIF8 of the run")
+    assert main(["push", str(run), "me/agent", "--private"]) == 0
+    assert client.uploaded["agent.gif"] == b"GIF8 of the run" and client.calls[0][2] is True
+    (tmp_path / "other.mp4").write_bytes(b"another")
+    assert main(["push", str(run), "me/agent", "--video", str(tmp_path / "other.mp4")]) == 0
+    assert client.uploaded["other.mp4"] == b"another" and "agent.gif" not in client.uploaded
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"not of the run")
+    (run / "agent.gif").unlink()
+    (run / "agent.gif").symlink_to(secret)
+    assert main(["push", str(run), "me/agent"]) == 0
+    assert "agent.gif" not in client.uploaded  # a link in a run directory is not followed
+
+
+def sentence(words: list[str], capsys) -> str:
+    assert main(words) == 2
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1 and not captured.out
+    return captured.err
+
+
+def test_mistakes(run, capsys, monkeypatch, tmp_path):
+    words = ["push", str(run), "me/agent"]
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    assert "pushing needs huggingface_hub: pip install -e '.[hub]'" in sentence(words, capsys)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Client(token=None))
+    assert "there is no Hugging Face token: run `hf auth login`, or set HF_TOKEN" in sentence(words, capsys)
+    refusing = Client(failure=ConnectionError("403 Forbidden: you are not me\nRequest ID: 7"))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", refusing)
+    assert "me/agent was not pushed: 403 Forbidden: you are not me\n" in sentence(words, capsys)
+    assert "there is no video nowhere.mp4" in sentence([*words, "--video", "nowhere.mp4"], capsys)
+    shutil.rmtree(run / "checkpoints")
+    assert "there is no checkpoint in" in sentence(words, capsys)
+    assert not refusing.uploaded
+
+
+def test_the_real_client_takes_these_arguments():
+    hub = pytest.importorskip("huggingface_hub")
+    import inspect
+
+    assert hub.get_token is not None
+    signature = inspect.signature(hub.HfApi.create_repo)
+    signature.bind(None, "me/agent", private=False, exist_ok=True)
+    upload = inspect.signature(hub.HfApi.upload_folder)
+    upload.bind(None, repo_id="me/agent", folder_path=".", allow_patterns=["a"], commit_message="m")
