@@ -79,7 +79,7 @@ def test_one_agent_for_every_seed(tmp_path, finished_run):
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"network.hidden": (17,)}, r"torso.Dense_0.kernel is of shape \(4, 16\) there and of shape \(4, 17\) here|17"),
+        ({"network.hidden": (17,)}, r"head\.q\.kernel is of shape \(16, 2\) there and of shape \(17, 2\) here"),
         ({"network.norm": "none"}, "is of shape .* there and missing here"),
         ({"network.norm": "batch"}, "is missing there and of shape"),
         ({"seeds": 3}, "has 2 seeds and this run 3; they must be as many, or give one agent"),
