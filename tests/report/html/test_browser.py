@@ -2,49 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browsing import CONTRAST, Visit, opened_browser
 from written_runs import GIF, write_run
 
 from pqn.report.html import write_report
 
 pytestmark = pytest.mark.browser
-FLAGS = (
-    "--disable-background-networking --disable-component-update --disable-sync --disable-quic --no-first-run "
-    "--disable-dev-shm-usage"
-).split()
+FOCUSED = """() => {
+  const at = document.activeElement;
+  return [at.id || at.className || at.tagName, getComputedStyle(at).outlineStyle];
+}"""
 PHONE = {"width": 360, "height": 740}
 HOSTILE = "<img src=x onerror=document.title='broken'></script><script>document.title='broken'</script>"
 
-# For every text that can be seen: the contrast between its colour and what lies behind it.
-CONTRAST = """() => {
-  const parse = (text) => { const n = text.match(/[\\d.]+/g).map(Number); return n.length > 3 ? n : [...n, 1]; };
-  const over = (top, below) => [0, 1, 2].map((i) => top[i] * top[3] + below[i] * (1 - top[3])).concat([1]);
-  const light = (c) => {
-    const [r, g, b] = c.slice(0, 3).map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const behind = (element) => {
-    const layers = [];
-    for (let at = element; at; at = at.parentElement) layers.push(parse(getComputedStyle(at).backgroundColor));
-    return layers.reverse().reduce((below, top) => over(top, below), [255, 255, 255, 1]);
-  };
-  const found = [];
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  while (walker.nextNode()) {
-    const element = walker.currentNode.parentElement;
-    if (!walker.currentNode.textContent.trim() || !element.checkVisibility() || ["SCRIPT", "STYLE", "NOSCRIPT"].includes(element.tagName)) continue;
-    const ground = behind(element), ink = over(parse(getComputedStyle(element).color), ground);
-    const [a, b] = [light(ink), light(ground)].sort((x, y) => y - x);
-    found.push([(a + 0.05) / (b + 0.05), element.tagName + "." + element.className + ": " + walker.currentNode.textContent.trim().slice(0, 40)]);
-  }
-  return found;
-}"""
 # Whether a chart has more than its grid: pixels of a strong colour.
 COLOURED = """(id) => {
   const canvas = document.querySelector(`#${id} canvas`);
@@ -58,25 +33,10 @@ COLOURED = """(id) => {
 }"""
 
 
-def chromium() -> str | None:
-    """Where Chromium is."""
-    given = os.environ.get("CHROMIUM")
-    return given or next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-    )
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    where = chromium()
-    assert where, "there is no Chromium: see `make test-browser`"
-    flags = [*FLAGS, "--no-sandbox"] if os.geteuid() == 0 else FLAGS
-    with sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=where, args=flags)
+    with opened_browser() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture(scope="module")
@@ -97,26 +57,6 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "several": write_report([root / "sweep"], root / "several.html"),
         "hostile": write_report([bad, runs[0]], root / "hostile.html", title=HOSTILE),
     }
-
-
-class Visit:
-    """A page in the browser, and everything that it said, asked for or failed in."""
-
-    def __init__(self, browser: Any, path: Path, **context: Any):
-        self.context = browser.new_context(**context)
-        self.page = self.context.new_page()
-        self.said: list[str] = []
-        self.asked: list[str] = []
-        self.page.on("console", lambda message: self.said.append(message.text))
-        self.page.on("pageerror", lambda error: self.said.append(str(error)))
-        self.page.on("request", lambda request: self.asked.append(request.url))
-        self.page.goto(path.as_uri())
-
-    def __enter__(self) -> Visit:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.context.close()
 
 
 @pytest.mark.parametrize("name", ["one", "several", "hostile"])
@@ -235,8 +175,7 @@ def test_everything_can_be_reached_with_the_keyboard(browser, pages):
         seen = []
         for _ in range(60):
             visit.page.keyboard.press("Tab")
-            focused = "() => { const a = document.activeElement; return [a.id || a.className || a.tagName, getComputedStyle(a).outlineStyle]; }"
-            seen.append(tuple(visit.page.evaluate(focused)))
+            seen.append(tuple(visit.page.evaluate(FOCUSED)))
         assert seen[0][0] == "skip"
         assert {"theme", "chart-0", "chart-1", "copy"} <= {name for name, _ in seen}
         assert {style for name, style in seen if name in ("theme", "chart-0", "copy")} == {"solid"}

@@ -250,7 +250,7 @@ def _script() -> str:
 
 
 def _asset(name: str) -> str:
-    return (resources.files("pqn.report.html") / "assets" / name).read_text(encoding="utf-8")
+    return (resources.files(__name__.rpartition(".")[0]) / "assets" / name).read_text(encoding="utf-8")
 
 
 def _hash(text: str) -> str:
