@@ -31,7 +31,7 @@ test-browser: $(INSTALLED)  ## reports and the documentation's pages in headless
 	CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -n 0 -m browser
 
 docs: $(INSTALLED)  ## the documentation as a site, in site/
-	$(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo site/index.html
 
 test-quick: $(INSTALLED)  ## a part of the suite, in a few minutes
