@@ -61,7 +61,9 @@ def _add_file(files: Files, config: MkDocsConfig, path: str) -> None:
     if files.get_file_from_path(place) is not None or not found.exists():
         return
     if found.is_dir():
-        names = sorted(each.name for each in found.iterdir() if each.is_file() and not each.name.startswith((".", "__")))
+        names = sorted(
+            each.name for each in found.iterdir() if each.is_file() and not each.name.startswith((".", "__"))
+        )
         for name in names:
             _add_file(files, config, f"{path}/{name}")
         listed = "\n".join(f"- [{name}]({_relative(site_path(f'{path}/{name}'), place)})" for name in names)
@@ -141,7 +143,10 @@ def _names(node: ast.stmt) -> list[str]:
 def _targets(path: str, text: str) -> set[str]:
     """The files of the repository, outside of docs/, that a page links to."""
     found: set[str] = set()
-    _outside_code(text, lambda part: found.update(filter(None, (_resolve(path, m["target"]) for m in LINK.finditer(part)))) or part)
+    _outside_code(
+        text,
+        lambda part: found.update(filter(None, (_resolve(path, m["target"]) for m in LINK.finditer(part)))) or part,
+    )
     return {target for target in found if not target.startswith("docs/") and target not in PAGES}
 
 
@@ -167,7 +172,9 @@ def _outside_code(text: str, change: Callable[[str], str]) -> str:
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Makes MathML of equations, and completes links to lines."""
     content = re.sub(r'<a data-line="(\d+)" href="([^"#]*)"', r'<a href="\2#__codelineno-0-\1"', content)
-    content = re.sub(r'<span class="arithmatex">\\\((.*?)\\\)</span>', lambda m: _math(m[1], "inline"), content, flags=re.S)
+    content = re.sub(
+        r'<span class="arithmatex">\\\((.*?)\\\)</span>', lambda m: _math(m[1], "inline"), content, flags=re.S
+    )
     block = r'<div class="arithmatex">\s*\\\[(.*?)\\\]\s*</div>'
     return re.sub(block, lambda m: f'<div class="equation">{_math(m[1], "block")}</div>', content, flags=re.S)
 
@@ -251,7 +258,7 @@ def presets() -> str:
     from pqn.presets import PRESETS
 
     text = (
-        "# Presets\n\nMade from the presets themselves. `pqn train PRESET --help` shows all options with a preset's values.\n"
+        "# Presets\n\nMade from the presets. `pqn train PRESET --help` shows all options with a preset's values.\n"
         "\n| preset | environment | steps | what | numbers from | different from it |\n|---|---|---|---|---|---|\n"
     )
     for name, entry in PRESETS.items():
