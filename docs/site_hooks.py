@@ -215,7 +215,7 @@ def _parser_page(words: list[str]) -> str:
     text = f"\n### pqn {' '.join(words)}\n" if len(words) > 1 else ""
     text += f"\n```text\n{' '.join(parser.format_usage().removeprefix('usage: ').split())}\n```\n"
     if (parser.description or "").startswith("presets: "):
-        text += "\n[Presets](presets.md) lists the presets. `--help` shows the values of the preset that is named before it.\n"
+        text += "\n[Presets](presets.md) lists the presets. `--help` after a preset's name shows its values.\n"
     elif parser.description:
         text += "\n" + _cell(parser.description).replace("\n", " ") + "\n"
     for group in parser._action_groups:

@@ -135,6 +135,6 @@ def test_the_site_loads_nothing_from_elsewhere_and_can_be_searched(address):
         page.locator("a:has(code:text-is('lambda_returns'))").first.click()
         page.wait_for_url("**/returns.py.html#__codelineno-0-*")
         assert "def lambda_returns" in page.locator("code").first.inner_text()
-        page.locator("label[for=__search]").first.click()
-        page.locator("input[name=query]").fill("bootstrap")
+        page.locator("input[name=query]").click()
+        page.keyboard.type("bootstrap")
         page.wait_for_selector(".md-search-result__item", timeout=20_000)

@@ -12,6 +12,7 @@ from . import (
     presets,
     programs,
     records,
+    reports,
     simulators,
     theory,
 )
@@ -28,4 +29,5 @@ MUTATIONS = [
     *presets.MUTATIONS,
     *theory.MUTATIONS,
     *records.MUTATIONS,
+    *reports.MUTATIONS,
 ]
