@@ -175,16 +175,17 @@ def test_probability_of_improvement_leaves_missing_scores_out() -> None:
 
 
 def test_the_interval_of_an_improvement_matches_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two runs on either side: 2² × 2² equally likely resamples."""
-    ours, theirs = [1.0, 3.0], [0.0, 2.0]
+    """Three runs and two: 3³ × 2² equally likely resamples. With one side alone the interval would be narrower."""
+    ours, theirs = [0.0, 1.0, 5.0], [1.0, 3.0]
     exact = [
         probability_of_improvement(x, y)
-        for x in itertools.product(ours, repeat=2)
+        for x in itertools.product(ours, repeat=3)
         for y in itertools.product(theirs, repeat=2)
     ]
-    drawn = improvement_interval(ours, theirs, confidence=0.7, resamples=20_000)
-    assert tuple(drawn) == tuple(np.percentile(exact, [15, 85])) == (0.5, 1.0)
+    drawn = improvement_interval(ours, theirs, confidence=0.9, resamples=20_000)
+    assert tuple(np.percentile(exact, [5, 95])) == pytest.approx((0, 5 / 6))
+    assert tuple(drawn) == pytest.approx((0, 5 / 6))
     monkeypatch.setattr("pqn.report.statistics._BLOCK", 64)  # in many parts it is the same
-    assert improvement_interval(ours, theirs, confidence=0.7, resamples=20_000) == drawn
+    assert improvement_interval(ours, theirs, confidence=0.9, resamples=20_000) == drawn
     with pytest.raises(ValueError, match="strictly between 0 and 1"):
         improvement_interval(ours, theirs, confidence=95)

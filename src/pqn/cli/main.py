@@ -18,7 +18,7 @@ from pqn.cli.options import Helped
 from pqn.errors import RUN_DIRECTORY, Diverged, Interrupted, PqnError, explained, reason, suggest
 from pqn.terminal import SafeStream, open_missing, safe
 
-FIRST = ("train", "resume", "eval", "sweep", "plot")  # the commands of every day come first in the help
+FIRST = ("train", "resume", "eval", "sweep", "plot", "report")  # the commands of every day come first in the help
 
 USAGE = """\
 usage: pqn COMMAND [ARGUMENTS]
