@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
+TRAINS = $(VENV)/.trains
 # The versions that the suite last passed with. `CONSTRAINTS=` installs the newest that pyproject.toml allows instead.
 CONSTRAINTS ?= requirements/pinned.txt
 CHROMIUM ?= $(or $(shell command -v chromium || command -v chromium-browser || command -v google-chrome),chromium)
@@ -17,7 +18,7 @@ NEWEST = $(shell for python in $(PYTHONS); do $$python -c '' 2> /dev/null && ech
 
 .PHONY: train test test-slow test-browser docs test-quick test-python test-newest newer-python mutants lint bench pin clean
 
-train: $(INSTALLED)  ## train CartPole and show its curve
+train: $(TRAINS)  ## train CartPole and show its curve
 	$(BIN)/pqn train cartpole
 
 test: $(INSTALLED)  ## the test suite
@@ -64,8 +65,11 @@ pin: $(INSTALLED)  ## write down the installed versions as those that the suite 
 clean:
 	rm -rf .venv .venv-* .pytest_cache .ruff_cache
 
-$(INSTALLED): pyproject.toml requirements/pinned.txt
+# Training needs a third of what the tests need: it does not wait for the rest.
+$(TRAINS): EXTRAS =
+$(INSTALLED): EXTRAS = [dev]
+$(TRAINS) $(INSTALLED): pyproject.toml requirements/pinned.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pqn needs Python 3.11 or newer; set PYTHON=…")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS:%=--constraint %) -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS:%=--constraint %) -e '.$(EXTRAS)'
 	@touch $@

@@ -34,6 +34,13 @@ PAGES = [
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 MARK = re.compile(r"<!-- tests: (slow|skip): (\S.*) -->\n\Z")
 
+# Options that make an experiment of the theory small; they are added to those of the page.
+SMALL_THEORY = {
+    "baird": "--updates 40 --records 4 --seeds 1 --arms none",
+    "lemma": "--widths 16 64 --norms layer --gammas 0.9 --shifts 0 --sweep-width 16 --iterations 4 --seeds 1",
+    "deepsea": "--depth 3 --norms none --ensemble 2 --hidden 4 --seeds 1 --episodes 4 --chunk 2 --min-replay 8",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Block:
@@ -128,6 +135,8 @@ class Session:
         words = self._expanded(shlex.split(command))
         if "my_env:make_env" in words:  # the environment of docs/python.md
             self.run(next(each for each in blocks(ROOT / "docs" / "python.md") if each.text.startswith("# my_env.py")))
+        if words[:2] == ["pqn", "theory"]:
+            words += shlex.split(SMALL_THEORY[words[2].partition("-")[0]])
         if words[0] == "pqn":
             assert main(words[1:]) == 0, f"{block}: {command}"
         else:

@@ -23,7 +23,7 @@ def test_no_block_is_exempt_without_a_reason(page):
             assert not COMMAND.search(block.text), f"{block} holds a command: call it `sh`"
         if block.language == "python" and name_of(page) in ELSEWHERE:
             assert block.mark is None, f"{block} is executed by {ELSEWHERE[name_of(page)]}"
-    marks = re.findall(r"<!-- tests:.*", shown(page))
+    marks = re.findall(r"^<!-- tests:.*", shown(page), re.MULTILINE)
     marked = [block for block in blocks(page) if block.mark]
     assert len(marks) == len(marked), "a mark has the form <!-- tests: slow: reason --> and stands above a block"
 
