@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 INSTALLED = $(VENV)/.installed
+TRAINS = $(VENV)/.trains
 # The versions that the suite last passed with. `CONSTRAINTS=` installs the newest that pyproject.toml allows instead.
 CONSTRAINTS ?= requirements/pinned.txt
+CHROMIUM ?= $(or $(shell command -v chromium || command -v chromium-browser || command -v google-chrome),chromium)
 
 # A part of the suite for other versions of Python and of the libraries: equations, options, training and resuming, the
 # command line, and a few cases of the numpy oracle.
@@ -14,19 +16,28 @@ PYTHONS = python3.13 $(HOME)/.pyenv/versions/3.13.*/bin/python3 \
 	python3.12 $(HOME)/.pyenv/versions/3.12.*/bin/python3 $(PYTHON)
 NEWEST = $(shell for python in $(PYTHONS); do $$python -c '' 2> /dev/null && echo $$python && break; done)
 
-.PHONY: train test test-slow test-quick test-python test-newest newer-python mutants lint bench peers pin clean
+.PHONY: train test test-slow test-browser docs test-quick test-python test-newest newer-python mutants lint bench peers pin \
+	clean
 
-train: $(INSTALLED)  ## train CartPole and show its curve
+train: $(TRAINS)  ## train CartPole and show its curve
 	$(BIN)/pqn train cartpole
 
 test: $(INSTALLED)  ## the test suite
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow and not browser"
 
 test-slow: $(INSTALLED)  ## the learning tests that take minutes
 	$(BIN)/python -m pytest -n 2 -m slow
 
+test-browser: $(INSTALLED)  ## reports and the documentation's pages in headless Chromium
+	@command -v $(CHROMIUM) > /dev/null || { echo 'make: there is no Chromium; install it (Debian, Ubuntu: apt-get install chromium) or name it with CHROMIUM=/path/to/it' >&2; exit 2; }
+	CHROMIUM=$(CHROMIUM) $(BIN)/python -m pytest -n 0 -m browser
+
+docs: $(INSTALLED)  ## the documentation as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo site/index.html
+
 test-quick: $(INSTALLED)  ## a part of the suite, in a few minutes
-	$(BIN)/python -m pytest -n 2 -m "not slow" $(QUICK)
+	$(BIN)/python -m pytest -n 2 -m "not slow and not browser" $(QUICK)
 
 test-python:  ## that part with another Python, in a virtual environment of its own: make test-python PYTHON=python3.12
 	$(MAKE) test-quick PYTHON=$(PYTHON) VENV=.venv-$(notdir $(PYTHON))
@@ -58,8 +69,11 @@ pin: $(INSTALLED)  ## write down the installed versions as those that the suite 
 clean:
 	rm -rf .venv .venv-* .pytest_cache .ruff_cache
 
-$(INSTALLED): pyproject.toml requirements/pinned.txt
+# Training needs a third of what the tests need: it does not wait for the rest.
+$(TRAINS): EXTRAS =
+$(INSTALLED): EXTRAS = [dev]
+$(TRAINS) $(INSTALLED): pyproject.toml requirements/pinned.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "pqn needs Python 3.11 or newer; set PYTHON=…")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS:%=--constraint %) -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS:%=--constraint %) -e '.$(EXTRAS)'
 	@touch $@

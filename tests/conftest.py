@@ -104,3 +104,22 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
     out = tmp_path_factory.mktemp("runs") / "finished"
     return train(tiny(seeds=2), out=out, progress=Progress(quiet=True))
+
+
+@pytest.fixture
+def session(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, finished_run: Any, request: pytest.FixtureRequest) -> Any:
+    """Executes code of the documentation in an empty directory; trainings are small, whoever starts them."""
+    from documented import Session, small
+
+    from pqn import training
+
+    train = training.train
+    monkeypatch.setattr(training, "train", lambda config, **rest: train(small(config), **rest))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    # Nothing here runs for long, so compiling is the cost: it takes two thirds of the time without optimisation.
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    request.addfinalizer(lambda: jax.config.update("jax_disable_most_optimizations", before))
+    return Session(finished_run.run)

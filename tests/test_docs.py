@@ -11,6 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from documented import PAGES, ROOT, shown
 from packaging.requirements import Requirement
 
 import pqn
@@ -20,18 +21,7 @@ from pqn.cli.main import commands, main
 from pqn.config import Config
 from pqn.fields import hints, is_group
 
-ROOT = Path(__file__).parent.parent
-PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")),
-    ROOT / "results" / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
-]
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-
-
-def shown(page: Path) -> str:
-    """The text of a page, without the walks of CONTRIBUTING.md, which add things that are not here (see test_walks)."""
-    return page.read_text().split("\n# Four additions\n")[0]
 
 
 def blocks(page: Path, language: str) -> list[str]:

@@ -358,8 +358,9 @@ class Config(Options):
         Options of the environment are added to those already there: one at a time as `env.kwargs.KEY`, or several as
         `env.kwargs`; the value None drops one.
 
-        >>> Config().replace({"learner.lr": 0.1}, seeds=3).learner.lr
-        0.1
+        Examples:
+          >>> Config().replace({"learner.lr": 0.1}, seeds=3).learner.lr
+          0.1
 
         Raises:
           ConfigError: there is no such option, or its value has the wrong type or is out of bounds.

@@ -24,12 +24,13 @@ def lambda_returns(rewards: Array, discounts: Array, next_values: Array, lam: Ar
     Returns:
       [T, ...] the targets R_0 … R_{T−1}.
 
-    >>> import jax.numpy as jnp
-    >>> r, d, v = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5]), jnp.array([10.0, 20.0])
-    >>> [float(x) for x in lambda_returns(r, d, v, 0.0)]   # one-step: 1 + ½·10, 2 + ½·20
-    [6.0, 12.0]
-    >>> [float(x) for x in lambda_returns(r, d, v, 1.0)]   # two-step first: 1 + ½·(2 + ½·20)
-    [7.0, 12.0]
+    Examples:
+      >>> import jax.numpy as jnp
+      >>> r, d, v = jnp.array([1.0, 2.0]), jnp.array([0.5, 0.5]), jnp.array([10.0, 20.0])
+      >>> [float(x) for x in lambda_returns(r, d, v, 0.0)]   # one-step: 1 + ½·10, 2 + ½·20
+      [6.0, 12.0]
+      >>> [float(x) for x in lambda_returns(r, d, v, 1.0)]   # two-step first: 1 + ½·(2 + ½·20)
+      [7.0, 12.0]
     """
 
     def backwards(following: Array, step: tuple[Array, Array, Array]) -> tuple[Array, Array]:

@@ -15,9 +15,11 @@ from hypothesis.extra import numpy as hnp
 from pqn.report.statistics import (
     aggregate_curve,
     bootstrap_interval,
+    improvement_interval,
     iqm,
     mean,
     median,
+    probability_of_improvement,
 )
 
 FINITE = st.floats(-1e6, 1e6)
@@ -137,3 +139,53 @@ def test_a_curve_with_gaps() -> None:
     np.testing.assert_array_equal(band.center, [np.nan, 1.0, 2.0])
     np.testing.assert_array_equal(band.low, [np.nan, 1.0, 1.0])
     np.testing.assert_array_equal(band.high, [np.nan, 1.0, 3.0])
+
+
+# --------------------------------------------------------------------------------------- probability of improvement
+
+PAIR = st.integers(1, 3).flatmap(
+    lambda tasks: st.tuples(
+        *(
+            hnp.arrays(float, st.tuples(st.integers(1, 6), st.just(tasks)), elements=st.integers(-3, 3))
+            for _ in range(2)
+        )
+    )
+)
+
+
+@given(PAIR)
+def test_probability_of_improvement_by_counting_pairs(pair: tuple[np.ndarray, np.ndarray]) -> None:
+    """The definition, one pair at a time; and the Mann-Whitney statistic."""
+    ours, theirs = pair
+    tasks = []
+    for x, y in zip(ours.T, theirs.T, strict=True):
+        won = [1.0 if a > b else 0.5 if a == b else 0.0 for a in x for b in y]
+        tasks.append(sum(won) / len(won))
+        assert tasks[-1] == pytest.approx(scipy.stats.mannwhitneyu(x, y).statistic / len(won))
+    assert probability_of_improvement(ours, theirs) == pytest.approx(sum(tasks) / len(tasks))
+    assert probability_of_improvement(ours, theirs) + probability_of_improvement(theirs, ours) == pytest.approx(1)
+
+
+def test_probability_of_improvement_leaves_missing_scores_out() -> None:
+    assert probability_of_improvement([1.0, np.nan, 3.0], [2.0, np.nan]) == 0.5
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isnan(probability_of_improvement([], [1.0])) and np.isnan(probability_of_improvement([np.nan], [1.0]))
+        assert np.isnan(improvement_interval([], [1.0])).all()
+
+
+def test_the_interval_of_an_improvement_matches_enumeration(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three runs and two: 3³ × 2² equally likely resamples. With one side alone the interval would be narrower."""
+    ours, theirs = [0.0, 1.0, 5.0], [1.0, 3.0]
+    exact = [
+        probability_of_improvement(x, y)
+        for x in itertools.product(ours, repeat=3)
+        for y in itertools.product(theirs, repeat=2)
+    ]
+    drawn = improvement_interval(ours, theirs, confidence=0.9, resamples=20_000)
+    assert tuple(np.percentile(exact, [5, 95])) == pytest.approx((0, 5 / 6))
+    assert tuple(drawn) == pytest.approx((0, 5 / 6))
+    monkeypatch.setattr("pqn.report.statistics._BLOCK", 64)  # in many parts it is the same
+    assert improvement_interval(ours, theirs, confidence=0.9, resamples=20_000) == drawn
+    with pytest.raises(ValueError, match="strictly between 0 and 1"):
+        improvement_interval(ours, theirs, confidence=95)

@@ -19,7 +19,15 @@ from pqn.errors import RUN_DIRECTORY, Diverged, Interrupted, PqnError, explained
 from pqn.hosts import processes
 from pqn.terminal import SafeStream, open_missing, safe
 
-FIRST = ("train", "resume", "eval", "runs", "sweep", "plot")  # the commands of every day come first in the help
+FIRST = (
+    "train",
+    "resume",
+    "eval",
+    "runs",
+    "sweep",
+    "plot",
+    "report",
+)  # the commands of every day come first in the help
 
 USAGE = """\
 usage: pqn COMMAND [ARGUMENTS]

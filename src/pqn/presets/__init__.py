@@ -48,8 +48,9 @@ def presets_of(algorithm: str) -> dict[str, Preset]:
 def preset(name: str, options: Mapping[str, object] | None = None, /, **top: object) -> Config:
     """The configuration of a preset, with options changed on top.
 
-    >>> preset("cartpole", {"learner.lam": 0.5}, seeds=10).learner.lam
-    0.5
+    Examples:
+      >>> preset("cartpole", {"learner.lam": 0.5}, seeds=10).learner.lam
+      0.5
 
     Raises:
       ConfigError: there is no such preset or option; the message suggests the nearest.

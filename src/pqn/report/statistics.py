@@ -115,6 +115,63 @@ def aggregate_curve(
     return Band(center, *_bootstrap(values, statistic, confidence, resamples, seed=0))
 
 
+def probability_of_improvement(ours: ArrayLike, theirs: ArrayLike) -> float:
+    """Return P(X > Y) + ½ P(X = Y) for a run X of ours and a run Y of theirs, drawn at random: ½ means no difference.
+
+    This is the Mann-Whitney statistic divided by the number of pairs. With tasks it is the mean over them.
+
+    Args:
+        ours: [R], or [R, K] runs × tasks.
+        theirs: [R'], or [R', K]; the number of runs may differ, the tasks are the same.
+
+    Returns:
+        The probability; NaN where a side has no score.
+    """
+    ours, theirs = (_columns(scores) for scores in (ours, theirs))
+    return float(_wins(ours[None], theirs[None])[0])
+
+
+def improvement_interval(
+    ours: ArrayLike, theirs: ArrayLike, *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> Interval:
+    """Return a percentile bootstrap interval of `probability_of_improvement`; the runs of each side are resampled.
+
+    Args:
+        ours: as there.
+        theirs: as there.
+        confidence: probability mass between the two ends.
+        resamples: number of bootstrap samples.
+        seed: the same seed gives the same interval.
+    """
+    _check_confidence(confidence)
+    rng, sides = np.random.default_rng(seed), []
+    for scores in (_columns(ours), _columns(theirs)):
+        runs, tasks = scores.shape
+        if not runs:
+            return Interval(np.array(np.nan), np.array(np.nan))
+        sides.append(scores[rng.integers(runs, size=(resamples, runs, tasks)), np.arange(tasks)])
+    size = max(1, _BLOCK // max(1, sides[0].shape[1] * sides[1][0].size))
+    parts = [_wins(*(side[start : start + size] for side in sides)) for start in range(0, resamples, size)]
+    low, high = _percentiles(np.concatenate(parts)[:, None], confidence)
+    return Interval(low[0], high[0])
+
+
+def _columns(scores: ArrayLike) -> np.ndarray:
+    """[R, K] of [R] or [R, K]."""
+    scores = np.asarray(scores, float)
+    return scores[:, None] if scores.ndim == 1 else scores
+
+
+def _wins(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """The share of pairs that ours win, [B], of [B, R, K] and [B, R', K]; a draw is half a win."""
+    ours, theirs = ours[:, :, None], theirs[:, None]
+    won = (ours > theirs) + 0.5 * (ours == theirs)
+    known = ~np.isnan(ours) & ~np.isnan(theirs)
+    count = known.sum(axis=(1, 2))
+    share = np.divide((won * known).sum(axis=(1, 2)), count, out=np.full(count.shape, np.nan), where=count > 0)
+    return mean(share, axis=-1)
+
+
 def _average(values: np.ndarray, which: np.ndarray, axis: int | None) -> np.ndarray:
     """Return the mean of the chosen values; NaN, without a warning, where none is chosen."""
     count = which.sum(axis=axis)
@@ -124,8 +181,7 @@ def _average(values: np.ndarray, which: np.ndarray, axis: int | None) -> np.ndar
 
 def _bootstrap(values: np.ndarray, statistic: Statistic, confidence: float, resamples: int, seed: int) -> Interval:
     """Bootstrap over the runs of [P, R] or [P, R, K]; the ends are [P]."""
-    if not 0 < confidence < 1:
-        raise ValueError(f"the confidence lies strictly between 0 and 1, not at {confidence}")
+    _check_confidence(confidence)
     points, runs, tasks = values.shape if values.ndim == 3 else (*values.shape, 1)
     if runs == 0 or points == 0:
         return Interval(np.full(points, np.nan), np.full(points, np.nan))
@@ -135,6 +191,11 @@ def _bootstrap(values: np.ndarray, statistic: Statistic, confidence: float, resa
     size = max(1, _BLOCK // pick.size)
     blocks = [statistic(values[start : start + size, pick], axis=-1) for start in range(0, points, size)]
     return _percentiles(np.concatenate(blocks).T, confidence)
+
+
+def _check_confidence(confidence: float) -> None:
+    if not 0 < confidence < 1:
+        raise ValueError(f"the confidence lies strictly between 0 and 1, not at {confidence}")
 
 
 def _percentiles(samples: np.ndarray, confidence: float) -> Interval:

@@ -40,7 +40,7 @@ def read_config(data: object, where: str) -> Config:
 
 def differences(ours: Config, theirs: Config) -> Differences:
     """Every option in which two configurations differ: name -> (ours, theirs)."""
-    left, right = _flat(ours), _flat(theirs)
+    left, right = flat(ours), flat(theirs)
     return {name: (left[name], right[name]) for name in left if to_json(left[name]) != to_json(right[name])}
 
 
@@ -56,10 +56,10 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and value.isprintable() and len(value) <= MOST_TEXT
 
 
-def _flat(options: Options) -> dict[str, object]:
+def flat(options: Options) -> dict[str, object]:
     """The value of every option by its full name."""
     found: dict[str, object] = {}
     for name in hints(type(options)):
         value = getattr(options, name)
-        found |= _flat(value) if isinstance(value, Options) else {options.prefix + name: value}
+        found |= flat(value) if isinstance(value, Options) else {options.prefix + name: value}
     return found

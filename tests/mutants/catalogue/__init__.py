@@ -14,6 +14,7 @@ from . import (
     presets,
     programs,
     records,
+    reports,
     scale,
     simulators,
     theory,
@@ -36,4 +37,5 @@ MUTATIONS = [
     *scale.MUTATIONS,
     *fleet.MUTATIONS,
     *watching.MUTATIONS,
+    *reports.MUTATIONS,
 ]
