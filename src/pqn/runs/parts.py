@@ -24,7 +24,7 @@ from pqn.hosts import processes
 from pqn.programs.base import Block
 from pqn.runs import files, state_tree
 from pqn.runs.leaves import KEYS, Leaf, decode
-from pqn.runs.manifest import MANIFEST, Manifest, PartFile, PartBlock, damaged
+from pqn.runs.manifest import MANIFEST, Manifest, PartBlock, PartFile, damaged
 from pqn.types import PyTree
 
 
