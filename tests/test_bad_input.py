@@ -358,7 +358,10 @@ LINES = [
     (["train", "cartpole", "--log.to", "wandb", "wandb"], "none twice"),
     (["train", "cartpole", "--env.cores", "shared"], "there is no option --env.cores; it is --simulators.cores now"),
     (["train", "cartpole", "--eval.beside=0"], "there is no option --eval.beside; it is --simulators.greedy-envs now"),
-    (["train", "cartpole", "--algorithm", "pqm"], "algorithm is 'pqm'; it must be one of pqn, pqn-replay, dqn, ppo; did"),
+    (
+        ["train", "cartpole", "--algorithm", "pqm"],
+        "algorithm is 'pqm'; it must be one of pqn, pqn-replay, dqn, ppo; did",
+    ),
     (["sweep", "cartpole", "--over", "save.logs=1,2", "--out", "x"], "no option save.logs; it is log.rows now"),
     (["sweep", "cartpole", "--out", "x"], "required: --over"),
     (["sweep", "cartpole", "--over", "learner.lam=0"], "required: --out"),
