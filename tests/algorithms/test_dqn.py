@@ -81,12 +81,12 @@ def test_with_double_the_network_chooses_and_the_target_network_says_what_it_is_
 
 
 def test_a_return_ends_with_the_value_of_a_step_whose_successor_is_unknown():
-    """γ = ½, rewards 1, values 8. Step 0 is followed by one that was cut, step 2 ends the episode."""
+    """γ = ½, rewards 1, values 8, 16, 24, … Step 0 is followed by one that was cut, step 2 ends the episode."""
     one = learner(**{"target.n_step": 2, "network.hidden": (), "network.norm": "none", "learner.segment_length": 4})
     hyper = Hyper.of(one.config)._replace(gamma=jnp.float32(0.5))
     own, target = linear_values(one, [0.0, 0.0]), linear_values(one, [8.0, 3.0])
     steps = 6
-    obs = jnp.tile(jnp.array([1.0, 0.0]), (steps, 1, 1, 1))
+    obs = jnp.tile(jnp.array([1.0, 0.0]), (steps, 1, 1, 1)) * jnp.arange(1.0, steps + 1)[:, None, None, None]
     usable = jnp.ones((steps, 1), bool).at[1].set(False)
     ended = jnp.zeros((steps, 1), bool).at[2].set(True)
     batch = Sequences(
@@ -100,6 +100,6 @@ def test_a_return_ends_with_the_value_of_a_step_whose_successor_is_unknown():
         (),
     )
     _, (_, metrics) = one.loss(own.params, {}, batch, hyper, target)
-    # 1 + ½·8; not counted; 1; 1 + ½·1 + ¼·8
-    np.testing.assert_allclose(metrics["target"], np.mean([5.0, 1.0, 3.5]), rtol=1e-6)
-    np.testing.assert_allclose(metrics["loss"], 0.5 * np.mean(np.square([5.0, 1.0, 3.5])), rtol=1e-6)
+    # 1 + ½·16; not counted; 1; 1 + ½·1 + ¼·48
+    np.testing.assert_allclose(metrics["target"], np.mean([9.0, 1.0, 13.5]), rtol=1e-6)
+    np.testing.assert_allclose(metrics["loss"], 0.5 * np.mean(np.square([9.0, 1.0, 13.5])), rtol=1e-6)

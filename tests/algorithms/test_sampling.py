@@ -87,6 +87,8 @@ def test_what_is_noted_is_what_learning_will_need(critic):
     _, greedy, _ = actor.act(policy, (), seen, Draw(draws, 0.0))
     np.testing.assert_array_equal(greedy, np.where(seen.avail, scores, -np.inf).argmax(-1))
     assert (np.asarray(greedy) != np.asarray(action)).any()
+    if seen.world is not None:
+        np.testing.assert_array_equal(seen.world, jax.random.normal(jax.random.key(3), (6, 5)))
     elsewhere = seen if seen.world is None else seen._replace(world=seen.world + 1.0)
     same = np.array_equal(actor.value(policy, (), elsewhere), note.value)
     assert same == (critic != "world")

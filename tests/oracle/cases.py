@@ -16,6 +16,7 @@ PIECES = {  # T steps in segments of L, each after a burn-in of W
     "short": (6, 2, 0),
     "warmed": (6, 3, 2),
     "fully warmed": (4, 0, 4),
+    "replayed": (4, 2, 0),
     "replayed warmed": (4, 2, 1),
 }
 HARD = 1e-5  # a gradient this short is below all rounding: see `clash`
@@ -80,7 +81,7 @@ REPLAYED: Choices = {
     "program": PROGRAMS,
     "mixer": ("vdn", "qmix", "independent"),
     "move": ((1, 1.0), (2, 0.3)),  # every so many updates, so far
-    "pieces": ("default", "replayed warmed"),
+    "pieces": ("default", "replayed", "replayed warmed"),
     "memory": ("none", "lstm"),
     "cuts": ("limit", "anywhere"),
     "n_step": (1, 3),
@@ -103,7 +104,7 @@ REPLAYED: Choices = {
 PPO: Choices = {
     "program": PROGRAMS,
     "critic": ("shared", "separate", "world"),
-    "pieces": ("default", "warmed"),
+    "pieces": ("default", "short", "warmed"),
     "returns": ((0.9, 0.0), (0.99, 0.65)),
     "memory": ("none", "gru"),
     "cuts": ("limit", "anywhere"),

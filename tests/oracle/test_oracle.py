@@ -121,12 +121,18 @@ def program_of(case: dict[str, Any]) -> Any:
     return adapter.compiled if case["program"] == "compiled" else adapter.simulated
 
 
-@pytest.mark.parametrize("case", cases.REPLAYED_CASES, ids=cases.name)
+def quick_and_slow(chosen: list[dict[str, Any]], quick: int = 7) -> list[Any]:
+    """The cases, of which all but the first few, which are the shortest, are for `make test-slow`."""
+    late = [pytest.param(case, marks=pytest.mark.slow) for case in chosen[quick:]]
+    return [*chosen[:quick], *late]
+
+
+@pytest.mark.parametrize("case", quick_and_slow(cases.REPLAYED_CASES), ids=cases.name)
 def test_learning_from_a_buffer_is_that_of_the_oracle(case):
     compare(case, program_of(case), cases.options_of_replay(case))
 
 
-@pytest.mark.parametrize("case", cases.PPO_CASES, ids=cases.name)
+@pytest.mark.parametrize("case", quick_and_slow(cases.PPO_CASES), ids=cases.name)
 def test_ppo_learns_what_the_oracle_learns(case):
     compare(case, program_of(case), cases.options_of_ppo(case))
 

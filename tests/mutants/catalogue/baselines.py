@@ -575,14 +575,6 @@ POLICIES = [
         "A draw of 0 takes an illegal first action.",
         NEVER_SAMPLED,
     ),
-    mutation(
-        "sampling-a-ratio-of-one",
-        "exploration.py",
-        "jnp.finfo(jnp.float32).tiny), below_one)",
-        "jnp.finfo(jnp.float32).tiny), 1.0)",
-        "A draw just below ε takes action 0, legal or not.",
-        NEVER_SAMPLED,
-    ),
 ]
 
 MUTATIONS = [*BUFFERS, *TARGETS, *POLICIES]
