@@ -138,12 +138,12 @@ TASKS: dict[str, Task] = {
         },
         (64, 64),
     ),
-    # RL Baselines3 Zoo, hyperparams/dqn.yml, Acrobot-v1, with layers a quarter as wide, for 3e4 of its 1e5 steps; 248
-    # is 250 in whole trainings.
+    # RL Baselines3 Zoo, hyperparams/dqn.yml, Acrobot-v1, with layers a quarter as wide; 248 is 250 in whole
+    # trainings.
     "dqn-acrobot": Task(
         _SB3,
         "Acrobot-v1",
-        30_000,
+        100_000,
         64,
         {
             "train_every": 4, "gradient_steps": 4, "batch": 128, "buffer": 50_000, "start": 128, "lr": 6.3e-4,
