@@ -77,9 +77,17 @@ def test_every_batch(exported):
         np.testing.assert_array_equal(stablehlo, mine)
 
 
-def test_an_episode_goes_as_the_agents_does(exported):
-    """Actions of a few steps, with masks, memory and the past handed from call to call."""
+def test_an_episode_goes_as_the_agents_does(exported, monkeypatch):
+    """Actions and scores of a few steps, with masks, memory and the past handed from call to call."""
     model, agent, runs = exported
+    compute, seen = agent._scores, []
+
+    def noting(*args):
+        carry, scores = compute(*args)
+        seen.append(np.asarray(scores))
+        return carry, scores
+
+    monkeypatch.setattr(agent, "_scores", noting)
     batch, steps = 3, 4
     for run in runs.values():
         agent.reset()
@@ -98,7 +106,8 @@ def test_an_episode_goes_as_the_agents_does(exported):
             past = {"reward": given["last_reward"]} if "last_reward" in given else {}
             expected = agent.act(given["obs"], avail=given.get("avail"), first=first, **past)
             np.testing.assert_array_equal(last, expected)
-            assert scores.shape[-1] == model.spec.num_actions
+            wanted = seen.pop().reshape(scores.shape)
+            np.testing.assert_allclose(scores, wanted, rtol=0, atol=1e-5 * max(1, np.abs(wanted).max()))
 
 
 def test_masks_decide(exported):

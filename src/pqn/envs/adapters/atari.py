@@ -121,7 +121,7 @@ class AtariEnv:
         obs, info = self._emulators.reset(seed=seeds)
         if self._twin is not None:
             self._twin.reset(seeds)
-        self._began = _first_frame(info)
+        self._began, self._frames = _first_frame(info), info["episode_frame_number"].copy()
         self._score = np.zeros(self.num_envs, np.int64)
         self._steps = np.zeros(self.num_envs, np.int64)
         self._served = np.ones(self.num_envs, bool)
@@ -159,7 +159,7 @@ class AtariEnv:
             if self._twin is not None:
                 self._twin.restart(up)
             began = _first_frame(info)
-        self._began = began
+        self._began, self._frames = began, info["episode_frame_number"].copy()
         ended = over | up
         flags = {"first": terminated | ended, "terminated": terminated, "truncated": up & ~terminated, "ended": ended}
         timestep = time_step(self.options, self._score, obs, final_obs, reward, **flags)
@@ -173,9 +173,15 @@ class AtariEnv:
         self._twin = self._make_twin()
 
     def render(self) -> np.ndarray:
-        """Pictures [N, 210, 160, 3] of the screens."""
+        """Pictures [N, 210, 160, 3] of the screens.
+
+        Raises:
+          EnvError: `prepare_render` was not called, or the coloured games are not those of the agent.
+        """
         if self._twin is None:
             raise EnvError(f"{self.spec.name} draws only after prepare_render, called before the first reset.")
+        if not np.array_equal(self._twin.frames, self._frames):
+            raise EnvError(f"{self.spec.name}: the emulators that draw play another game; please report this.")
         return self._twin.screens
 
     def close(self) -> None:

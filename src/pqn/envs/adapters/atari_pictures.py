@@ -6,6 +6,7 @@ the actions only. So other emulators with the same seeds and the same actions sh
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,17 +28,20 @@ class Twin:
     def __init__(self, emulators: AtariVectorEnv):
         self._emulators = emulators
         self.screens = np.zeros(0, np.uint8)  # [N, 210, 160, 3]
+        self.frames = np.zeros(0, np.int32)  # [N] of the open games
 
     def reset(self, seeds: np.ndarray) -> None:
-        self._show(self._emulators.reset(seed=seeds)[0])
+        self._show(*self._emulators.reset(seed=seeds))
 
     def step(self, action: np.ndarray) -> None:
         self._emulators.send(action)
-        self._show(self._emulators.recv()[0])
+        obs, *_, info = self._emulators.recv()
+        self._show(obs, info)
 
     def restart(self, which: np.ndarray) -> None:
         """Starts new games where `which` [N] says so, as the agent's emulators do at the time limit."""
-        self._show(self._emulators.reset(options={"reset_mask": which})[0])
+        self._show(*self._emulators.reset(options={"reset_mask": which}))
 
-    def _show(self, obs: np.ndarray) -> None:
+    def _show(self, obs: np.ndarray, info: Mapping[str, np.ndarray]) -> None:
         self.screens = obs[:, -1].copy()  # ale-py writes into the same memory again
+        self.frames = info["episode_frame_number"].copy()
