@@ -46,9 +46,7 @@ CONTRAST = """() => {
 def chromium() -> str | None:
     """Where Chromium is."""
     given = os.environ.get("CHROMIUM")
-    return given or next(
-        (path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))), None
-    )
+    return next(filter(None, map(shutil.which, [given] if given else NAMES)), None)
 
 
 @contextmanager

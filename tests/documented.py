@@ -37,7 +37,8 @@ MARK = re.compile(r"<!-- tests: (slow|skip): (\S.*) -->\n\Z")
 # Options that make an experiment of the theory small; they are added to those of the page.
 SMALL_THEORY = {
     "baird": "--updates 40 --records 4 --seeds 1 --arms none",
-    "lemma": "--widths 16 64 --norms layer --gammas 0.9 --shifts 0 --sweep-width 16 --iterations 4 --seeds 1",
+    "lemma": "--widths 16 32 --fit-from 16 --norms layer --gammas 0.9 --shifts 0 --sweep-width 16 --iterations 4"
+    " --seeds 1",
     "deepsea": "--depth 3 --norms none --ensemble 2 --hidden 4 --seeds 1 --episodes 4 --chunk 2 --min-replay 8",
 }
 
