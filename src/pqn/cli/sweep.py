@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike
 
 from pqn.cli import options
 from pqn.config import Config
-from pqn.errors import ConfigError, RunError
+from pqn.errors import ConfigError
 from pqn.presets import PRESETS, preset
 from pqn.runs import files
-from pqn.runs.directory import CONFIG, ENVIRONMENT, SUMMARY, RunDir, read_summary
+from pqn.runs.begun import begun
+from pqn.runs.directory import ENVIRONMENT, SUMMARY, RunDir, read_summary
 from pqn.runs.metrics import curve, read_metrics, to_json
-from pqn.runs.opened import describe, differences, open_run
 
 MOST_COMBINATIONS = 10_000
 LONGEST_LABEL = 200  # bytes; file systems take 255
@@ -37,14 +37,14 @@ def run(argv: list[str]) -> int:
     from pqn.progress import Progress
     from pqn.training import resume, train
 
-    begun = {label: refuse_another(Path(given.out) / label, config) for label, config in cells}
+    known = {label: begun(Path(given.out) / label, config, "this sweep", options.warn) for label, config in cells}
     for label, config in cells:
         where = Path(given.out) / label
         if files.is_file(where / SUMMARY):
             continue
         progress = Progress(quiet=given.quiet)
         progress.note(f"--- {label}")
-        if begun[label]:
+        if known[label]:
             resume(where, env=config.env.name, progress=progress)
         else:
             train(config, out=where, progress=progress)
@@ -101,26 +101,6 @@ def combinations(base: Config, axes: list[tuple[str, list[object]]]) -> list[tup
         cells[label] = config
         known.add(repr(config))
     return list(cells.items())
-
-
-def refuse_another(run: Path, config: Config) -> bool:
-    """Whether the run of a combination has been begun before, with the same configuration.
-
-    Raises:
-      RunError: with another one, so that its results are not those that were asked for.
-    """
-    if not files.kind_of(run / CONFIG):
-        return False
-    changed = differences(config, open_run(run, options.warn).config)
-    refused = {
-        name: values for name, values in changed.items() if not name.startswith(("log.", "save.", "simulators.cores"))
-    }
-    if refused:
-        raise RunError(
-            f"{run} was trained before with another configuration: {describe(refused, 'this sweep', 'that run')}; "
-            "choose another --out"
-        )
-    return True
 
 
 def _word(value: object) -> str:

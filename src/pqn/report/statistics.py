@@ -93,6 +93,53 @@ def bootstrap_interval(
     return Interval(low[0], high[0])
 
 
+def probability_of_improvement(ours: ArrayLike, theirs: ArrayLike) -> float:
+    """Return how likely a run of one method beats a run of another on the same task, averaged over tasks.
+
+    On a task it is the share of pairs of runs in which ours is higher, where a tie counts half (the Mann-Whitney
+    statistic U divided by the number of pairs).
+
+    Args:
+        ours: [R], or [R, K] runs × tasks. NaN stands for a missing run.
+        theirs: [R'], or [R', K] with the same tasks.
+    """
+    first, second = _by_task(ours), _by_task(theirs)
+    if first.shape[1] != second.shape[1]:
+        raise ValueError(f"one method has {first.shape[1]} tasks, the other {second.shape[1]}")
+    return float(mean([_wins(a, b) for a, b in zip(first.T, second.T, strict=True)]))
+
+
+def improvement_interval(
+    ours: ArrayLike, theirs: ArrayLike, *, confidence: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> Interval:
+    """Return a bootstrap interval of `probability_of_improvement`; the runs of each task and method are resampled."""
+    first, second = _by_task(ours), _by_task(theirs)
+    draw = np.random.default_rng(seed)
+    samples = [probability_of_improvement(_resampled(first, draw), _resampled(second, draw)) for _ in range(resamples)]
+    low, high = _percentiles(np.array(samples), confidence)
+    return Interval(low, high)
+
+
+def _by_task(scores: ArrayLike) -> np.ndarray:
+    scores = np.asarray(scores, float)
+    return scores[:, None] if scores.ndim == 1 else scores
+
+
+def _resampled(scores: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """Runs of each task drawn with replacement [R, K]."""
+    return np.take_along_axis(scores, draw.integers(len(scores), size=scores.shape), axis=0)
+
+
+def _wins(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """The share of pairs that ours wins; NaN where a method has no run."""
+    ours, theirs = ours[~np.isnan(ours)], theirs[~np.isnan(theirs)]
+    if not len(ours) or not len(theirs):
+        return float("nan")
+    order = np.sort(theirs)
+    below, up_to = np.searchsorted(order, ours, "left"), np.searchsorted(order, ours, "right")
+    return float((below + up_to).mean() / (2 * len(theirs)))
+
+
 def aggregate_curve(
     values: ArrayLike,
     statistic: Statistic = iqm,

@@ -36,10 +36,17 @@ PONG = Experiment(
     3,
     (
         Arm("pqn", "PQN", "Pong", "atari-pong-paper", options={"total_steps": 10_000_000}, minutes=25.0, gigabytes=0.5),
-        Arm("pqn-ours", "PQN (our preset)", "Pong", "atari-pong", options={"total_steps": 10_000_000}, minutes=25.0,
-            gigabytes=0.5),
+        Arm(
+            "pqn-ours",
+            "PQN (our preset)",
+            "Pong",
+            "atari-pong",
+            options={"total_steps": 10_000_000},
+            minutes=25.0,
+            gigabytes=0.5,
+        ),
         Arm("dqn", "DQN", "Pong", "dqn-atari-pong", "dqn", {"total_steps": 10_000_000}, minutes=400.0, gigabytes=30.0),
-    ),  # fmt: skip
+    ),
     "PQN reaches a score of 20 in less than four minutes, DQN needs almost six hours.",
     (Published("20 in less than 4 minutes", "caption of figure atari_app"),),
     notes=(ENDS_AT, "The budget of 1e7 steps is the public configuration's."),

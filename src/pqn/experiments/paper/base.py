@@ -36,7 +36,7 @@ class Arm:
     preset: str
     """The training's preset; of other programs, the name of the program."""
     algorithm: str = "pqn"
-    options: Mapping[str, object] = dataclasses.field(default_factory=dict)
+    options: Mapping[str, object] = dataclasses.field(default_factory=dict, hash=False)
     """What differs from the preset, by the names of the command line."""
     paper: float | None = None
     """The paper's value of the metric for this arm, at its full budget."""
@@ -78,7 +78,7 @@ class Experiment:
     where: str
     """Its place in the paper: section, figure, table."""
     metric: str
-    """"return", one of the environment's own such as "win", or a quantity of another program."""
+    """What is compared: "return", one of the environment's own such as "win", or a quantity of another program."""
     unit: str
     """What the metric is called in tables."""
     seeds: int
@@ -91,6 +91,11 @@ class Experiment:
     """Values are multiplied by this in tables."""
     digits: int = 1
     """Digits behind the point in tables."""
+    shown: Literal["iqm", "count"] = "iqm"
+    """Tables show the interquartile mean, or of how many seeds the metric is 1."""
+    curve: str = ""
+    """The metric of the figure, where it is another one."""
+    curve_axis: str = "environment steps"
     aggregate: Literal["none", "mean", "per_maximum", "human"] = "none"
     """How tasks are put together: not at all, as they are, by the best mean of a task, or human-normalised."""
     lower_is_better: bool = False

@@ -8,8 +8,8 @@ GAMES = {"asterix": "Asterix", "breakout": "Breakout", "freeway": "Freeway", "sp
 OURS = "PQN (our preset)"
 ENDS = "PQN counts a time limit as an end, as published; our preset bootstraps there."
 OTHER_EPISODES = (
-    "The public evaluation steps 128 environments for a fixed number of steps and averages every episode that ends, which "
-    "counts short episodes more often than long ones. Ours counts the first episode of each of 64 environments."
+    "The public evaluation steps 128 environments for a fixed number of steps and averages every episode that ends, "
+    "which counts short episodes more often than long ones. Ours counts the first episode of each of 64 environments."
 )
 CRAFTAX_MAXIMUM = 226.0  # the sum of all rewards of Craftax-Symbolic
 CRAFTAX_UNIT = "% of the maximum return"
@@ -78,7 +78,7 @@ NUM_ENVS = Experiment(
     ),
     "PQN learns with few environments, but clearly benefits from collecting more experience in parallel.",
     notes=(
-        "A batch always has 128 steps and there is one gradient step for every 64 steps, whatever N is, as in the paper.",
+        "A batch always has 128 steps and there is one gradient step for every 64 steps, whatever N is, as published.",
         "Fewer than 4 environments cannot fill a batch of 128 steps with this rollout; the paper changes the learning "
         "rate there, and we leave those out.",
     ),
@@ -109,7 +109,14 @@ CRAFTAX_RNN = Experiment(
     10,
     (
         Arm(
-            "pqn", "PQN", "Craftax", "craftax-rnn-paper", paper=16.0, public="craftax_rnn", minutes=400.0, gigabytes=13.5
+            "pqn",
+            "PQN",
+            "Craftax",
+            "craftax-rnn-paper",
+            paper=16.0,
+            public="craftax_rnn",
+            minutes=400.0,
+            gigabytes=13.5,
         ),
         Arm("pqn-ours", OURS, "Craftax", "craftax-rnn", minutes=400.0, gigabytes=13.5),
         Arm("ppo", "PPO", "Craftax", "ppo-rnn-craftax", "ppo", paper=15.3, minutes=400.0, gigabytes=13.5),
@@ -139,8 +146,8 @@ CRAFTAX_NORM = Experiment(
         for at_input in ("none", "batch_renorm")
         for norm in ("batch_renorm", "layer", "none")
     ),
-    "Without input normalisation BatchNorm helps much. It is best to normalise the input only; LayerNorm in the rest of "
-    "the network is similar.",
+    "Without input normalisation BatchNorm helps much. It is best to normalise the input only; LayerNorm in the rest "
+    "of the network is similar.",
     scale=100 / CRAFTAX_MAXIMUM,
     notes=("What the public code calls batch norm here is batch renormalisation.",),
 )
@@ -155,10 +162,16 @@ CRAFTAX_REPLAY = Experiment(
     (
         Arm("pqn", "PQN", "Craftax", "craftax-paper", minutes=300.0, gigabytes=4.1),
         Arm(
-            "pqn-replay", "PQN with a replay buffer", "Craftax", "pqn-replay-craftax", "pqn-replay", {}, minutes=1800.0,
+            "pqn-replay",
+            "PQN with a replay buffer",
+            "Craftax",
+            "pqn-replay-craftax",
+            "pqn-replay",
+            {},
+            minutes=1800.0,
             gigabytes=40.0,
         ),
-    ),  # fmt: skip
+    ),
     "With a buffer of 1M steps PQN ends at the same score and takes 6 times as long.",
     (Published("6 times longer", "section Ablations, Replay Buffer"), Published("30 GB", "section Craftax")),
     scale=100 / CRAFTAX_MAXIMUM,

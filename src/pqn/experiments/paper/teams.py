@@ -46,11 +46,18 @@ OVERCOOKED = Experiment(
         for arm in (
             Arm(f"pqn-{name}", VDN, name, f"overcooked-{name}-paper", public=f"overcooked:{name}", minutes=6.0),
             Arm(f"pqn-ours-{name}", OURS, name, f"overcooked-{name}", minutes=6.0),
-            Arm(f"vdn-{name}", "VDN with replay", name, f"vdn-replay-overcooked-{name}", "vdn-replay", minutes=20.0,
-                gigabytes=3.0),
+            Arm(
+                f"vdn-{name}",
+                "VDN with replay",
+                name,
+                f"vdn-replay-overcooked-{name}",
+                "vdn-replay",
+                minutes=20.0,
+                gigabytes=3.0,
+            ),
             Arm(f"ippo-{name}", "IPPO", name, f"ippo-overcooked-{name}", "ippo", minutes=6.0),
         )
-    ),  # fmt: skip
+    ),
     "PQN-VDN is above VDN with a replay buffer and above PPO.",
     aggregate="per_maximum",
     notes=("The paper shows the IQM of returns divided by the largest one, on four layouts, and prints no score.",),
@@ -105,8 +112,8 @@ SPEED = Experiment(
         )
         for name, (steps, gigabytes) in _SPEED.items()
     ),
-    "No replay buffer saves 26 GB (Atari), 10 GB (SMAX), 250 GB (Hanabi) and 31 GB (Craftax) and makes training 50, 6, 4 "
-    "and 6 times as fast.",
+    "No replay buffer saves 26 GB (Atari), 10 GB (SMAX), 250 GB (Hanabi) and 31 GB (Craftax) and makes training 50, 6, "
+    "4 and 6 times as fast.",
     (Published("Atari 26 GB and 50 times, SMAX 10 GB and 6, Hanabi 250 GB and 4, Craftax 31 GB and 6", "the table"),),
     digits=0,
     notes=("Steps of all seeds per second of training: no evaluation, no compilation.",),

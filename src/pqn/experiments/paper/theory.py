@@ -14,13 +14,23 @@ BAIRD = Experiment(
     "seeds with a value error below 0.01",
     10,
     tuple(
-        Arm(f"{kind}-{arm.replace('+', '-')}", LABELS[arm], f"{kind} updates", "baird", "td", minutes=0.3,
-            options={"arms": (arm,), "kinds": (kind,)}, program="baird")
+        Arm(
+            f"{kind}-{arm.replace('+', '-')}",
+            LABELS[arm],
+            f"{kind} updates",
+            "baird",
+            "td",
+            minutes=0.3,
+            options={"arms": (arm,), "kinds": (kind,)},
+            program="baird",
+        )
         for kind in ("expected", "sampled")
         for arm in BAIRD_ARMS
-    ),  # fmt: skip
+    ),
     "LayerNorm and ℓ2 together stabilise TD. LayerNorm does most of it; ℓ2 alone does little.",
-    digits=2,
+    shown="count",
+    curve="log10_error",
+    curve_axis="updates",
 )
 
 LEMMA = Experiment(
@@ -31,13 +41,23 @@ LEMMA = Experiment(
     "largest eigenvalue with ℓ2 at the largest width; below 0 is stable",
     5,
     tuple(
-        Arm(norm.replace("_", "-"), LABELS[norm], "random chains", "lemma", "td", minutes=1.5, options={"norms": (norm,)},
-            program="lemma")
+        Arm(
+            norm.replace("_", "-"),
+            LABELS[norm],
+            "random chains",
+            "lemma",
+            "td",
+            minutes=1.5,
+            options={"norms": (norm,)},
+            program="lemma",
+        )
         for norm in LEMMA_NORMS
-    ),  # fmt: skip
-    "With LayerNorm the off-policy term is bounded by (γL/2)² on the last layer and the others vanish with the width, so a "
-    "small ℓ2 makes TD stable.",
+    ),
+    "With LayerNorm the off-policy term is bounded by (γL/2)² on the last layer and the others vanish with the width, "
+    "so a small ℓ2 makes TD stable.",
     digits=3,
+    curve="log10_nonlinear",
+    curve_axis="width",
     lower_is_better=True,
 )
 
@@ -49,13 +69,23 @@ DEEPSEA = Experiment(
     "episodes until solved",
     10,
     tuple(
-        Arm(f"{norm}-{depth}", LABELS[norm], f"depth {depth}", "deepsea", "boot-dqn", minutes=2.0 * depth / 20,
-            options={"depth": depth, "norms": (norm,)}, program="deepsea")
+        Arm(
+            f"{norm}-{depth}",
+            LABELS[norm],
+            f"depth {depth}",
+            "deepsea",
+            "boot-dqn",
+            minutes=2.0 * depth / 20,
+            options={"depth": depth, "norms": (norm,)},
+            program="deepsea",
+        )
         for depth in (20, 30, 40)
         for norm in DEEPSEA_NORMS
-    ),  # fmt: skip
+    ),
     "LayerNorm solves greater depths without target networks.",
     digits=0,
+    curve="bad_episodes",
+    curve_axis="episodes",
     lower_is_better=True,
     notes=("A seed that is not solved counts as all the episodes that it was given.",),
 )
