@@ -112,9 +112,8 @@ def _list(out: Path) -> int:
         known = sum(arm.known for arm in entry.arms)
         print(f"{entry.name}: {entry.title} ({entry.where})")
         lacking = f", {len(entry.arms) - known} presets missing" if known < len(entry.arms) else ""
-        print(
-            f"  {len(chosen)} of {len(entry.arms)} arms done{lacking}; all: about {clock(60 * entry.minutes())} on an H200"
-        )
+        needed = clock(60 * entry.minutes())
+        print(f"  {len(chosen)} of {len(entry.arms)} arms done{lacking}; all: about {needed} on an H200")
         if chosen:
             print(f"  ours:  {headline(entry, chosen)}")
         if entry.claim:
@@ -192,10 +191,12 @@ def _tell(outcomes: list) -> int:
     return 0
 
 
-def _report(out: Path, others: list[str]) -> int:
+def _report(out: Path, others: list[str] | None) -> int:
     from pqn.experiments.publish import build
 
-    pages = [Path(name) for name in others if Path(name).exists()]
+    usual = ["README.md", *map(str, sorted(Path("docs").glob("*.md")))]
+    names = [Path(name) for name in (usual if others is None else others)]
+    pages = [path for path in names if path.exists()]
     for path in build(out, pages):
         print(path)
     return 0

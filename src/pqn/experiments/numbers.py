@@ -93,9 +93,13 @@ def tasks_of(entry: Experiment, chosen: Chosen, *methods: str) -> tuple[str, ...
 
 
 def aggregate(entry: Experiment, chosen: Chosen, method: str) -> Estimate | None:
-    """The interquartile mean over seeds and tasks, with an interval stratified by task; None where there are no two."""
+    """The interquartile mean over seeds and tasks, with an interval stratified by task.
+
+    None where there are no two tasks, and where scores are divided by the best of several methods and there is one.
+    """
     tasks = tasks_of(entry, chosen, method)
-    if entry.aggregate == "none" or len(tasks) < 2:
+    rivals = {arm.method for arm in chosen}
+    if entry.aggregate == "none" or len(tasks) < 2 or (entry.aggregate == "per_maximum" and len(rivals) < 2):
         return None
     found = matrix(entry, chosen, method, tasks)
     low, high = bootstrap_interval(found)

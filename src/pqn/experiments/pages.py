@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from pqn.errors import ConfigError
-from pqn.experiments import numbers, runner
+from pqn.experiments import numbers, runner, theory_tables
 from pqn.experiments.chosen import RULE, Choice, choices, results, retired
 from pqn.experiments.numbers import Chosen, Estimate
 from pqn.experiments.paper import EXPERIMENTS, Arm, Experiment, experiment
+from pqn.experiments.speed_table import speed_table
 from pqn.progress import clock, human
 
 NOTHING = "–"
@@ -37,7 +38,7 @@ def overview(out: Path) -> str:
     for entry in EXPERIMENTS.values():
         chosen = choices(entry, out)
         link = f"[{entry.title}]({entry.name}/README.md)"
-        published = "; ".join(figure.text for figure in entry.published) or _paper_values(entry)
+        published = "; ".join(figure.text for figure in entry.published) or _paper_values(entry) or entry.claim
         cells = [link, entry.where, f"{len(chosen)} of {len(entry.arms)}", _shares(chosen), _seeds(chosen)]
         lines.append(_row([*cells, headline(entry, chosen), published]))
     return "\n".join(lines)
@@ -56,7 +57,7 @@ def readme_table(out: Path) -> str:
             continue
         total = numbers.aggregate(entry, chosen, method)
         if total is not None:
-            title = f"[{entry.title}](results/{name}/README.md), {total.tasks} tasks: {_unit(entry, True)}"
+            title = f"[{entry.title}](results/{name}/README.md), {method}, {total.tasks} tasks: {_unit(entry, True)}"
             row = [title, _estimate(total, 2), str(total.seeds), _shares(chosen), NOTHING, NOTHING]
             lines.append(_row(row))
             continue
@@ -68,7 +69,7 @@ def readme_table(out: Path) -> str:
 
 def _readme_row(entry: Experiment, arm: Arm, choice: Choice, public: dict[str, numbers.Public]) -> list[str]:
     found = numbers.estimate_of(entry, choice)
-    title = f"[{arm.task}](results/{entry.name}/README.md): {entry.unit}"
+    title = f"[{arm.task}](results/{entry.name}/README.md), `{arm.preset}`: {entry.unit}"
     paper = next((other.paper for other in entry.arms if other.task == arm.task and other.paper is not None), None)
     code = public.get(_public_name(entry, arm.task) or "")
     return [
@@ -95,14 +96,22 @@ def table(name: str, out: Path) -> str:
 
 
 def part(name: str, out: Path) -> str:
-    """A generated part of a page by its name: `overview`, `readme`, `rule`, or `table NAME`.
+    """A generated part of a page by its name: `overview`, `readme`, `rule`, …, or `table EXPERIMENT`.
 
     Raises:
       ConfigError: there is no such part.
     """
     if name.startswith("table "):
         return table(name.removeprefix("table "), out)
-    made = {"overview": lambda: overview(out), "readme": lambda: readme_table(out), "rule": lambda: RULE}
+    made = {
+        "overview": lambda: overview(out),
+        "readme": lambda: readme_table(out),
+        "rule": lambda: RULE,
+        "speeds": lambda: speed_table(out),
+        "baird learners": lambda: theory_tables.baird_table(out),
+        "lemma norms": lambda: theory_tables.lemma_table(out),
+        "deepsea depths": lambda: theory_tables.deepsea_table(out),
+    }
     if name not in made:
         raise ConfigError(f"there is no generated part {name!r}; there are {', '.join(made)} and `table EXPERIMENT`")
     return made[name]()
@@ -294,7 +303,7 @@ def _public_name(entry: Experiment, task: str) -> str | None:
 
 def _paper_values(entry: Experiment) -> str:
     told = [f"{arm.method} {_number(arm.paper, entry.digits)}" for arm in entry.arms if arm.paper is not None]
-    return ", ".join(told) if 0 < len(told) <= 4 else NOTHING
+    return ", ".join(told) if len(told) <= 4 else ""
 
 
 def _shares(chosen: Chosen) -> str:

@@ -57,7 +57,7 @@ def check_writable(directory: str) -> Path:
       RunError: nothing can be written there.
     """
     if not directory:
-        raise RunError("--out is empty: name a directory for the results, for example results/theory")
+        raise RunError("--out is empty: name a directory for the results, for example runs/theory")
     try:
         path = Path(directory)
         path.mkdir(parents=True, exist_ok=True)
