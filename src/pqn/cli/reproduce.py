@@ -71,8 +71,8 @@ def _parser() -> options.Parser:
     )  # fmt: skip
     parser.add_argument("--again", action="store_true", help="also run arms that have a result; it gets a new file")
     parser.add_argument(
-        "--update", nargs="+", default=["README.md"], metavar="PAGE",
-        help="other pages with generated parts (default: README.md)",
+        "--update", nargs="+", default=None, metavar="PAGE",
+        help="other pages with generated parts (default: README.md and docs/*.md)",
     )  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="no progress, only what became of the arms")
     return parser
