@@ -9,7 +9,7 @@ import pytest
 from made import arm_of, later, write
 
 from pqn.errors import ConfigError
-from pqn.experiments import markers, numbers, pages, publish, speed_table
+from pqn.experiments import markers, numbers, pages, publish, speed_table, tables
 from pqn.experiments.chosen import choices
 from pqn.experiments.paper import experiment
 from pqn.report.statistics import bootstrap_interval, iqm
@@ -38,7 +38,7 @@ def test_a_table_has_ours_the_opponents_and_the_numbers_of_seeds(out: Path) -> N
     low, high = bootstrap_interval([1.0, 2.0, 3.0, 4.0])
     assert row(text, "Breakout")[0] == f"2.5 [{low:.1f}, {high:.1f}] (4)"
     assert row(text, "Breakout")[1].startswith(f"{iqm([0.0, 1.0, 5.0]):.1f} [")
-    assert row(text, "Freeway")[0].endswith("(3, at 50 %)") and row(text, "Freeway")[1] == pages.NOTHING
+    assert row(text, "Freeway")[0].endswith("(3, at 50 %)") and row(text, "Freeway")[1] == tables.NOTHING
     assert "Asterix" not in text.split("## How these were made")[0].split("## Results")[1]
     assert "in parentheses the number of seeds (3 to 4)" in text
     assert "`ppo-breakout`" in text.split("No complete result yet")[1]

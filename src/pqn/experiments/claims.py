@@ -150,8 +150,11 @@ def check(root: Path, claim: Claim) -> list[str]:
 def read_value(path: Path, field: str, reduce: str = "") -> float:
     """A number of a JSON or JSON-lines file."""
     text = path.read_text()
-    content = [None, *map(json.loads, text.splitlines())] if path.suffix == ".jsonl" else json.loads(text)
-    for word in field.split("/"):
+    words = field.split("/")
+    if path.suffix == ".jsonl":
+        text = text.splitlines()[int(words.pop(0)) - 1]
+    content = json.loads(text)
+    for word in words:
         content = content[int(word)] if isinstance(content, list) else content[word]
     if not reduce:
         return float(content)

@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from pathlib import Path
-
-import numpy as np
 
 from pqn.errors import ConfigError
 from pqn.experiments import numbers, runner, theory_tables
 from pqn.experiments.chosen import RULE, Choice, choices, results, retired
-from pqn.experiments.numbers import Chosen, Estimate
+from pqn.experiments.numbers import Chosen
 from pqn.experiments.paper import EXPERIMENTS, Arm, Experiment, experiment
 from pqn.experiments.speed_table import speed_table
+from pqn.experiments.tables import (
+    NOTHING,
+    caption,
+    cell,
+    drawn,
+    estimate_text,
+    improvement_table,
+    number_text,
+    percent,
+    public_name,
+    results_table,
+    row,
+    seeds,
+    shares,
+    unit,
+)
 from pqn.progress import clock, human
-
-NOTHING = "–"
 
 
 def page(entry: Experiment, out: Path) -> str:
     """The page of an experiment."""
     chosen = choices(entry, out)
     parts = [f"# {entry.title}", _introduction(entry)]
-    parts += ["## Results", results_table(entry, out, chosen), _caption(entry, chosen)] if chosen else []
+    parts += ["## Results", results_table(entry, out, chosen), caption(entry, chosen)] if chosen else []
     if chosen and drawn(entry, chosen):
         parts += ["![Learning curves](curves.png)", _figure_caption(entry, chosen)]
-    parts += [part for part in (_improvement_table(entry, chosen), _notes(entry), _made(entry, out, chosen)) if part]
+    parts += [part for part in (improvement_table(entry, chosen), _notes(entry), _made(entry, out, chosen)) if part]
     parts += [part for part in (_absent(entry, out, chosen),) if part]
     return "\n\n".join(parts) + "\n"
 
@@ -39,8 +50,8 @@ def overview(out: Path) -> str:
         chosen = choices(entry, out)
         link = f"[{entry.title}]({entry.name}/README.md)"
         published = "; ".join(figure.text for figure in entry.published) or _paper_values(entry) or entry.claim
-        cells = [link, entry.where, f"{len(chosen)} of {len(entry.arms)}", _shares(chosen), _seeds(chosen)]
-        lines.append(_row([*cells, headline(entry, chosen), published]))
+        cells = [link, entry.where, f"{len(chosen)} of {len(entry.arms)}", shares(chosen), seeds(chosen)]
+        lines.append(row([*cells, headline(entry, chosen), published]))
     return "\n".join(lines)
 
 
@@ -57,13 +68,13 @@ def readme_table(out: Path) -> str:
             continue
         total = numbers.aggregate(entry, chosen, method)
         if total is not None:
-            title = f"[{entry.title}](results/{name}/README.md), {method}, {total.tasks} tasks: {_unit(entry, True)}"
-            row = [title, _estimate(total, 2), str(total.seeds), _shares(chosen), NOTHING, NOTHING]
-            lines.append(_row(row))
+            title = f"[{entry.title}](results/{name}/README.md), {method}, {total.tasks} tasks: {unit(entry, True)}"
+            scores = [estimate_text(total, 2), str(total.seeds), shares(chosen)]
+            lines.append(row([title, *scores, NOTHING, NOTHING]))
             continue
         for arm, choice in chosen.items():
             if arm.method == method:
-                lines.append(_row(_readme_row(entry, arm, choice, public)))
+                lines.append(row(_readme_row(entry, arm, choice, public)))
     return "\n".join(lines)
 
 
@@ -71,14 +82,14 @@ def _readme_row(entry: Experiment, arm: Arm, choice: Choice, public: dict[str, n
     found = numbers.estimate_of(entry, choice)
     title = f"[{arm.task}](results/{entry.name}/README.md), `{arm.preset}`: {entry.unit}"
     paper = next((other.paper for other in entry.arms if other.task == arm.task and other.paper is not None), None)
-    code = public.get(_public_name(entry, arm.task) or "")
+    code = public.get(public_name(entry, arm.task) or "")
     return [
         title,
-        _estimate(found, entry.digits),
+        estimate_text(found, entry.digits),
         str(found.seeds),
-        _percent(choice.result.share),
-        NOTHING if code is None or code.value is None else f"{_number(code.value * entry.scale, entry.digits)}",
-        NOTHING if paper is None else _number(paper, entry.digits),
+        percent(choice.result.share),
+        NOTHING if code is None or code.value is None else f"{number_text(code.value * entry.scale, entry.digits)}",
+        NOTHING if paper is None else number_text(paper, entry.digits),
     ]
 
 
@@ -92,7 +103,7 @@ def table(name: str, out: Path) -> str:
     chosen = choices(entry, out)
     if not chosen:
         return "No results yet."
-    return f"{results_table(entry, out, chosen)}\n\n{_caption(entry, chosen)}"
+    return f"{results_table(entry, out, chosen)}\n\n{caption(entry, chosen)}"
 
 
 def part(name: str, out: Path) -> str:
@@ -117,89 +128,11 @@ def part(name: str, out: Path) -> str:
     return made[name]()
 
 
-# ------------------------------------------------------------------------------------------------------------- tables
-
-
-def results_table(entry: Experiment, out: Path, chosen: Chosen) -> str:
-    """Tasks in rows; ours, the opponents, the paper's code and the paper in columns."""
-    methods = [method for method in entry.methods if any(arm.method == method for arm in chosen)]
-    public = numbers.public_results(out)
-    coded = {task: found for task in entry.tasks if (found := public.get(_public_name(entry, task) or ""))}
-    has_code = any(found.value is not None for found in coded.values())
-    paper = {arm.task: arm.paper for arm in reversed(entry.arms) if arm.paper is not None}
-    heads = [entry.unit, *methods, *(["the paper's code"] if has_code else []), *(["the paper"] if paper else [])]
-    lines = [_row(heads), "|" + "---|" * len(heads)]
-    by_place = {(arm.method, arm.task): choice for arm, choice in chosen.items()}
-    for task in entry.tasks:
-        if not any((method, task) in by_place for method in methods):
-            continue
-        cells = [task] + [_cell(entry, by_place.get((method, task))) for method in methods]
-        if has_code:
-            code = coded.get(task)
-            value = None if code is None or code.value is None else code.value * entry.scale
-            cells.append(NOTHING if code is None or value is None else f"{_number(value, entry.digits)} ({code.seeds})")
-        if paper:
-            cells.append(NOTHING if task not in paper else _number(paper[task], entry.digits))
-        lines.append(_row(cells))
-    totals = [numbers.aggregate(entry, chosen, method) for method in methods]
-    if any(total is not None for total in totals):
-        shown = [NOTHING if total is None else f"{_estimate(total, 2)} ({total.tasks} tasks)" for total in totals]
-        lines.append(_row([_unit(entry, True), *shown, *[NOTHING] * (len(heads) - 1 - len(methods))]))
-    return "\n".join(lines)
-
-
-def _cell(entry: Experiment, choice: Choice | None) -> str:
-    if choice is None:
-        return NOTHING
-    found = numbers.values(entry, choice)
-    count = int(np.sum(~np.isnan(found)))
-    share = "" if choice.result.share == 1.0 else f", at {_percent(choice.result.share)}"
-    if entry.shown == "count":
-        return f"{int(np.nansum(found))} of {count}{share}"
-    return f"{_estimate(numbers.estimate_of(entry, choice), entry.digits)} ({count}{share})"
-
-
-def _caption(entry: Experiment, chosen: Chosen) -> str:
-    if entry.shown == "count":
-        return f"*Number of {entry.unit}, of {_seeds(chosen)} seeds.*"
-    return (
-        f"*{entry.unit[0].upper()}{entry.unit[1:]} at the end of the run: interquartile mean over seeds and its 95 % "
-        "bootstrap interval, stratified by task where there are several; in parentheses the number of seeds "
-        f"({_seeds(chosen)}) and, where it is not all, the share of the budget.*"
-    )
-
-
-def drawn(entry: Experiment, chosen: Chosen) -> dict[str, list[tuple[str, list[int], np.ndarray]]]:
-    """The panels of the experiment's figure: for each task the curve of each method."""
-    metric = entry.curve or entry.metric
-    panels: dict[str, list[tuple[str, list[int], np.ndarray]]] = {}
-    for arm, choice in chosen.items():
-        for name in ("greedy", "run"):
-            curves = choice.result.curves.get(name)
-            if curves is not None and metric in curves.values and len(curves.steps) > 1:
-                values = curves.array(metric) * (1.0 if entry.curve else entry.scale)
-                if np.isfinite(values).any():
-                    panels.setdefault(arm.task, []).append((arm.method, curves.steps, values))
-    return panels
-
-
 def _figure_caption(entry: Experiment, chosen: Chosen) -> str:
     return (
-        f"*{entry.curve or entry.unit} over {entry.curve_axis}; interquartile mean of {_seeds(chosen)} seeds and its "
+        f"*{entry.curve or entry.unit} over {entry.curve_axis}; interquartile mean of {seeds(chosen)} seeds and its "
         "95 % bootstrap interval (one seed: the line alone).*"
     )
-
-
-def _improvement_table(entry: Experiment, chosen: Chosen) -> str:
-    found = numbers.improvements(entry, chosen) if entry.shown == "iqm" else []
-    if not found:
-        return ""
-    lines = ["## Probability of improvement", "", "| | probability [95 %] | tasks |", "|---|---|---|"]
-    for each in found:
-        chance = f"{each.probability:.2f} [{each.low:.2f}, {each.high:.2f}]"
-        lines.append(_row([f"{each.ours} better than {each.theirs}", chance, str(each.tasks)]))
-    lines += ["", f"*That a run of the one is better than a run of the other on a task; {_seeds(chosen)} seeds.*"]
-    return "\n".join(lines)
 
 
 # --------------------------------------------------------------------------------------------------------------- text
@@ -225,7 +158,7 @@ def _made(entry: Experiment, out: Path, chosen: Chosen) -> str:
     if not chosen:
         return ""
     heads = ["arm", "result", "commit", "device", "steps", "seeds", "wall time", "compiling", "steps/s", "peak memory"]
-    lines = ["## How these were made", "", _row([*heads, "remarks"]), "|" + "---|" * (len(heads) + 1)]
+    lines = ["## How these were made", "", row([*heads, "remarks"]), "|" + "---|" * (len(heads) + 1)]
     for arm, (path, result, _) in chosen.items():
         remarks = [*result.notes, *([f"not recorded: {', '.join(result.missing)}"] if result.missing else [])]
         remarks += ["the code differed from its commit"] if result.last.dirty else []
@@ -233,7 +166,7 @@ def _made(entry: Experiment, out: Path, chosen: Chosen) -> str:
         remarks += ["commits differ between its processes"] if result.mixed else []
         link = f"[{result.last.date[:10]}]({path.relative_to(out / entry.name).as_posix()})"
         steps = f"{human(result.steps)} of {human(result.budget)}"
-        lines.append(_row([
+        lines.append(row([
             f"`{arm.name}`", link, (result.last.commit or NOTHING)[:7], result.device, steps, str(len(result.seeds)),
             _time(result.seconds.get("wall")), _time(result.seconds.get("compile")),
             NOTHING if result.steps_per_second is None else human(result.steps_per_second),
@@ -272,10 +205,10 @@ def headline(entry: Experiment, chosen: Chosen) -> str:
         return NOTHING
     total = numbers.aggregate(entry, chosen, method)
     if total is not None:
-        return f"{_estimate(total, 2)}: {_unit(entry, True)}, {total.tasks} tasks"
+        return f"{estimate_text(total, 2)}: {unit(entry, True)}, {total.tasks} tasks"
     if entry.name == "num-envs":
         return "see the page"
-    told = [f"{arm.task} {_cell(entry, choice)}" for arm, choice in chosen.items() if arm.method == method]
+    told = [f"{arm.task} {cell(entry, choice)}" for arm, choice in chosen.items() if arm.method == method]
     return f"{method}: {', '.join(told[:9])}"
 
 
@@ -292,49 +225,10 @@ def _leading(entry: Experiment, chosen: Chosen) -> str | None:
 _OF_THEORY = ("converged", "regularised", "solved_episode")
 
 
-def _unit(entry: Experiment, together: bool) -> str:
-    words = {"human": "human-normalised score", "per_maximum": "return divided by the best mean of the layout"}
-    return words.get(entry.aggregate, entry.unit) if together else entry.unit
-
-
-def _public_name(entry: Experiment, task: str) -> str | None:
-    return next((arm.public for arm in entry.arms if arm.task == task and arm.public is not None), None)
-
-
 def _paper_values(entry: Experiment) -> str:
-    told = [f"{arm.method} {_number(arm.paper, entry.digits)}" for arm in entry.arms if arm.paper is not None]
+    told = [f"{arm.method} {number_text(arm.paper, entry.digits)}" for arm in entry.arms if arm.paper is not None]
     return ", ".join(told) if len(told) <= 4 else ""
-
-
-def _shares(chosen: Chosen) -> str:
-    found = sorted({choice.result.share for choice in chosen.values()})
-    return " to ".join(_percent(share) for share in dict.fromkeys((found[0], found[-1]))) if found else NOTHING
-
-
-def _seeds(chosen: Chosen) -> str:
-    found = sorted({len(choice.result.seeds) for choice in chosen.values()})
-    return " to ".join(str(count) for count in dict.fromkeys((found[0], found[-1]))) if found else NOTHING
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
-
-
-def _estimate(found: Estimate, digits: int) -> str:
-    if math.isnan(found.value):
-        return "no finished episode"
-    if found.seeds < 2:
-        return _number(found.value, digits)
-    return f"{_number(found.value, digits)} [{_number(found.low, digits)}, {_number(found.high, digits)}]"
-
-
-def _number(value: float, digits: int) -> str:
-    return f"{value:.{digits}f}".replace("-", "−")
 
 
 def _time(seconds: float | None) -> str:
     return NOTHING if seconds is None else clock(seconds)
-
-
-def _row(cells: list[str]) -> str:
-    return "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pqn.experiments import markers, pages
+from pqn.experiments import markers, pages, tables
 from pqn.experiments.chosen import choices
 from pqn.experiments.paper import EXPERIMENTS, Experiment
 from pqn.report.figures import curve_grid
@@ -38,7 +38,7 @@ def build(out: Path, others: Iterable[Path] = (), figures: bool = True) -> list[
     """
     changed = [path for path, text in texts(out, others) if markers.write_page(path, text)]
     for entry in EXPERIMENTS.values() if figures else ():
-        panels = pages.drawn(entry, choices(entry, out))
+        panels = tables.drawn(entry, choices(entry, out))
         if panels:
             changed.append(_draw(entry, panels, out / entry.name / FIGURE))
     return changed

@@ -72,7 +72,7 @@ def check_writable(directory: str) -> Path:
 
 def made_by(command: str, seconds: float) -> dict[str, object]:
     """This process and how long it worked, for a file that is not a result of `pqn reproduce`."""
-    return dataclasses.asdict(Call.now(command)) | {"seconds": round(seconds, 1)}
+    return {**dataclasses.asdict(Call.now(command)), "seconds": round(seconds, 1)}
 
 
 def as_text(content: Mapping[str, object]) -> str:

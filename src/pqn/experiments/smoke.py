@@ -8,7 +8,6 @@ Craftax-Classic, which compiles in a fraction of the time.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from pqn.config import Config
@@ -102,8 +101,7 @@ def overrides(arm: Arm) -> dict[str, object]:
         options["eval.count"] = 1
     steps = int(str(options["learner.rollout_steps"])) * int(str(options["env.num_envs"])) * UPDATES
     options |= {"total_steps": steps, "learner.schedule_steps": 0}
-    for name, value in _replay(known).items():
-        options[name] = value
+    options |= _replay(config)
     try:
         config.replace(options).validate()
     except ConfigError as error:
@@ -111,10 +109,10 @@ def overrides(arm: Arm) -> dict[str, object]:
     return options
 
 
-def _replay(known: Mapping[str, object]) -> dict[str, object]:
-    """Small buffers for algorithms that have one."""
-    small = {"buffer_size": 64, "batch_size": 8, "learning_starts": 8, "capacity": 64}
-    return {name: small[last] for name in known if (last := name.rpartition(".")[2]) in small}
+def _replay(config: Config) -> dict[str, object]:
+    """A small buffer for algorithms that have one: only their presets change that group of options."""
+    group = getattr(config, "replay", None)
+    return {} if group is None or group == type(group)() else {"replay.size": 64, "replay.start": 8, "replay.batch": 4}
 
 
 def _options(config: Config) -> dict[str, object]:

@@ -67,7 +67,7 @@ def deepsea_table(out: Path) -> str:
     lines = [f"| seeds that solved it, median episode | {' | '.join(tasks)} |", "|---" * (len(tasks) + 1) + "|"]
     for method in methods:
         cells = [
-            f"{_count(found[method, task], 'solved')}, {np.median(found[method, task].final['solved_episode']):.0f}"
+            f"{_count(found[method, task], 'solved')}, {np.median(found[method, task].per_seed):.0f}"
             if (method, task) in found
             else "–"
             for task in tasks

@@ -45,7 +45,7 @@ def test_every_arm_can_be_trained_whole_and_in_part() -> None:
     for arm in ARMS:
         if arm.known and arm.program == "training":
             whole = arm.config(seeds=3).validate()
-            assert whole.algorithm == arm.algorithm and whole.seeds == 3, arm.name
+            assert whole.seeds == 3 and whole.algorithm == arm.algorithm, arm.name
             part = arm.config(share=0.01).validate()
             assert part.schedule_updates == whole.schedule_updates, (
                 f"{arm.name}: a share has the schedules of the whole"

@@ -36,6 +36,7 @@ class Arm:
     preset: str
     """The training's preset; of other programs, the name of the program."""
     algorithm: str = "pqn"
+    """Of an arm whose preset exists, what the preset says."""
     options: Mapping[str, object] = dataclasses.field(default_factory=dict, hash=False)
     """What differs from the preset, by the names of the command line."""
     paper: float | None = None
@@ -49,6 +50,10 @@ class Arm:
     program: Program = "training"
     experiment: str = ""
     """Filled in by `Experiment`."""
+
+    def __post_init__(self) -> None:
+        if self.program == "training" and self.preset in PRESETS:
+            object.__setattr__(self, "algorithm", PRESETS[self.preset].config.algorithm)
 
     @property
     def known(self) -> bool:
