@@ -72,6 +72,12 @@ def test_a_claim_that_holds(root: Path) -> None:
     assert problems(root, ["page.md"], [claim()]) == []
 
 
+def test_a_second_measurement_needs_a_second_claim(root: Path) -> None:
+    (root / "page.md").write_text("It reaches 475 after 3.3 s, in all 3.3 s.")
+    (found,) = problems(root, ["page.md"], [claim()])
+    assert "3.3 looks like a measurement" in found
+
+
 def test_a_measurement_without_a_claim(root: Path) -> None:
     (found,) = problems(root, ["page.md"], [])
     assert found.startswith("page.md:2: 3.3 looks like a measurement and no claim")

@@ -6,6 +6,7 @@ from . import (
     algorithms,
     environments,
     equations,
+    experiments,
     host,
     layout,
     networks,
@@ -28,4 +29,5 @@ MUTATIONS = [
     *presets.MUTATIONS,
     *theory.MUTATIONS,
     *records.MUTATIONS,
+    *experiments.MUTATIONS,
 ]
