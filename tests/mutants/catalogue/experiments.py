@@ -63,7 +63,7 @@ MUTATIONS = [
         'found = {name: rows[-1] for name, rows in self.curves("greedy").values.items()}',
         'found = {name: max(rows) for name, rows in self.curves("greedy").values.items()}',
         "The best evaluation over time is reported as the final one.",
-        f"{RUNNER}::test_a_result_has_all_seeds_and_says_how_it_was_made",
+        f"{RUNNER}::test_the_final_policy_counts_and_not_the_best_one",
     ),
     mutation(
         "failure-hidden",
