@@ -144,7 +144,7 @@ def test_a_family_whose_package_is_missing(user_module, tmp_path, monkeypatch):
     family = Family(f"{user_module}_family", {"Dig-v0": "dig"}, extra="crafting")
     monkeypatch.setitem(FAMILIES, "crafting", family)
     sys.path.insert(0, str(tmp_path))
-    with pytest.raises(EnvError, match=r"crafting_package is not installed: pip install 'pqn-jax\[crafting\]'"):
+    with pytest.raises(EnvError, match=r"crafting_package is not installed: pip install -e '\.\[crafting\]'"):
         make("Dig-v0", 1)
 
 

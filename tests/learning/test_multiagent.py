@@ -221,7 +221,7 @@ def test_a_payoff_that_is_no_sum_needs_qmix():
 
 
 def test_qmix_without_a_world_mixes_by_what_the_agents_see():
-    learner = build(tiny({"env.name": "probe:team-match", "learner.mixer": "qmix"})).learner
+    learner = build(tiny({"env.name": "probe:team-match", "learner.mixer": "qmix"})).algorithm
     params = learner.init(jax.random.key(0)).params
     assert params["mixer"]["bias"]["kernel"].shape == (4, 32)
 

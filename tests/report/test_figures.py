@@ -87,7 +87,7 @@ def test_bad_requests_are_sentences(tmp_path: Path) -> None:
 
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(RunError, match=r"pip install 'pqn-jax\[report\]'"):
+    with pytest.raises(RunError, match="pip install matplotlib"):
         learning_curves([("run", STEPS, VALUES)], tmp_path / "curve.png")
 
 

@@ -245,7 +245,7 @@ def test_without_craftax_the_registry_says_what_to_install(monkeypatch):
             return None
 
     monkeypatch.setattr(sys, "meta_path", [Nowhere(), *sys.meta_path])
-    with pytest.raises(EnvError, match=r"^craftax is not installed: pip install 'pqn-jax\[craftax\]'$"):
+    with pytest.raises(EnvError, match=r"^craftax is not installed: pip install -e '\.\[craftax\]'"):
         make(CLASSIC, 1)
 
 

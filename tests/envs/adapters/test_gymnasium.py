@@ -314,7 +314,7 @@ def test_a_missing_package_names_the_command(monkeypatch):
         raise ModuleNotFoundError("No module named 'gymnasium'", name="gymnasium")
 
     monkeypatch.setattr(importlib, "import_module", absent)
-    with pytest.raises(EnvError, match=r"gymnasium is not installed: pip install 'pqn-jax\[gymnasium\]'"):
+    with pytest.raises(EnvError, match=r"gymnasium is not installed: pip install -e '\.\[gymnasium\]'"):
         registry.make("gymnasium:CartPole-v1", 2)
 
 

@@ -188,7 +188,7 @@ def test_making_an_environment_prints_and_warns_nothing():
 
 def test_without_jaxmarl_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "jaxmarl", None)
-    with pytest.raises(EnvError, match=r"jaxmarl is not installed: pip install 'pqn-jax\[marl\]'"):
+    with pytest.raises(EnvError, match=r"jaxmarl is not installed: pip install -e '\.\[marl\]'"):
         make("smax:3m", 2)
 
 
