@@ -98,7 +98,7 @@ def _run_one(
         raise
     except PqnError as error:
         return _failed(arm, share, seeds, out, error, progress)
-    except (ArithmeticError, AttributeError, ImportError, LookupError, OSError, RuntimeError, TypeError) as error:
+    except Exception as error:
         # Of an environment or a library. The other arms can still run, so this one only is reported, with its lines.
         progress.warn(traceback.format_exc())
         return _failed(arm, share, seeds, out, error, progress)

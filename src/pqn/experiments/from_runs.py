@@ -68,7 +68,7 @@ class FinishedRun:
             last = returns[-max(1, len(returns) // 10) :]
             found["training_return"] = [_number(x) for x in _mean(last)]
         for name in FROM_THE_SUMMARY:
-            found[name] = [float(self.summary[name]) / self.config.seeds] * self.config.seeds
+            found[name] = [float(self.summary[name])] * self.config.seeds  # all seeds that were trained together
         return found
 
 

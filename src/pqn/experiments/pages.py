@@ -88,9 +88,15 @@ def _readme_row(entry: Experiment, arm: Arm, choice: Choice, public: dict[str, n
         estimate_text(found, entry.digits),
         str(found.seeds),
         percent(choice.result.share),
-        NOTHING if code is None or code.value is None else f"{number_text(code.value * entry.scale, entry.digits)}",
+        _code(entry, code),
         NOTHING if paper is None else number_text(paper, entry.digits),
     ]
+
+
+def _code(entry: Experiment, found: numbers.Public | None) -> str:
+    if found is None or found.value is None:
+        return NOTHING
+    return f"{number_text(found.value * entry.scale, entry.digits)} ({found.seeds} seeds)"
 
 
 def table(name: str, out: Path) -> str:
