@@ -62,6 +62,14 @@ def test_lower_is_better_where_it_is(tmp_path: Path) -> None:
     assert (found.ours, found.probability) == ("no norm", 0.0)
 
 
+def test_figures_say_how_many_seeds_there_are(out: Path) -> None:
+    panels = tables.drawn(experiment("minatar"), choices(experiment("minatar"), out))
+    assert list(panels) == ["Breakout, 3 to 4 seeds", "Freeway, 4 seeds"]
+    assert [label for label, _, _ in panels["Breakout, 3 to 4 seeds"]] == ["PQN", "PQN (our preset)"]
+    write(out, arm_of("hanabi", "pqn"), [20.0])
+    assert list(tables.drawn(experiment("hanabi"), choices(experiment("hanabi"), out))) == ["Hanabi, 1 seed"]
+
+
 def test_counts_are_shown_as_such(tmp_path: Path) -> None:
     write(tmp_path, arm_of("baird", "expected-layer-l2"), [1.0, 1.0, 0.0])
     text = pages.page(experiment("baird"), tmp_path)

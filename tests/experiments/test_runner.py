@@ -74,7 +74,7 @@ def test_a_result_has_all_seeds_and_says_how_it_was_made(whole: Path) -> None:
     assert (call.commit, call.commit_from) == (source["commit"], source["source"])
     assert found.seconds["wall"] > found.seconds["compile"] > 0 and found.seconds["train"] > 0
     assert found.config["learner"]["rollout_steps"] == 8 and "network.hidden = (16,)" in found.notes
-    assert found.evaluation["episodes_per_seed"] == 4
+    assert found.evaluation["episodes_per_seed"] == 4 and min(found.final["steps_per_second"]) > 0
     assert found.replay_bytes == 10**6 * (4 * 4 + 4 + 5)
 
 

@@ -77,7 +77,14 @@ def drawn(entry: Experiment, chosen: Chosen) -> dict[str, list[tuple[str, list[i
                 values = curves.array(metric) * (1.0 if entry.curve else entry.scale)
                 if np.isfinite(values).any():
                     panels.setdefault(arm.task, []).append((arm.method, curves.steps, values))
-    return panels
+    return {f"{task}, {_seeds_of(curves)}": curves for task, curves in panels.items()}
+
+
+def _seeds_of(curves: list[tuple[str, list[int], np.ndarray]]) -> str:
+    """`10 seeds`: a figure travels without its caption."""
+    found = sorted({values.shape[1] for _, _, values in curves})
+    told = " to ".join(str(count) for count in dict.fromkeys((found[0], found[-1])))
+    return f"{told} seed" if told == "1" else f"{told} seeds"
 
 
 def improvement_table(entry: Experiment, chosen: Chosen) -> str:
