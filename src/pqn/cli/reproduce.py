@@ -166,7 +166,7 @@ def _smoke(given: argparse.Namespace, out: Path) -> int:
         for arm in plan.run:
             print(f"{arm.experiment}/{arm.name}" if arm.known else f"{arm.experiment}/{arm.name}: preset missing")
         for arm, stands in plan.represented.items():
-            print(f"{arm.experiment}/{arm.name}: the same program as {stands.experiment}/{stands.name}")
+            print(f"{arm.experiment}/{arm.name}: nearly the same program as {stands.experiment}/{stands.name}")
         return 0
     check_writable(given.out)
     outcomes = campaign.run_arms(
@@ -174,7 +174,7 @@ def _smoke(given: argparse.Namespace, out: Path) -> int:
         overrides=smoke.overrides, progress=Progress(quiet=True),
     )  # fmt: skip
     status = _tell(outcomes)
-    print(f"{len(plan.represented)} more arms compile the same programs; their configurations are valid")
+    print(f"{len(plan.represented)} more arms compile nearly the same programs; their configurations are valid")
     return status or _report(out, [])
 
 

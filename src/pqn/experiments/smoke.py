@@ -127,17 +127,18 @@ def _options(config: Config) -> dict[str, object]:
 
 
 def _program(arm: Arm) -> tuple[object, ...]:
-    """What arms that compile the same program have in common. Options that are only numbers do not count."""
+    """What arms that compile nearly the same program have in common: method, family of tasks, kind of network."""
     if arm.program != "training":
         return arm.program, arm.options.get("kinds"), None if arm.program == "lemma" else arm.method
+    learns = "pqn" if arm.algorithm == "pqn" else f"{arm.algorithm} {arm.method}"  # MAPPO and IPPO are both ppo
     if not arm.known:
-        return arm.algorithm, arm.experiment
+        return learns, arm.experiment
     config = arm.config()
     family = "Craftax" if config.env.name.startswith("Craftax") else config.env.name.partition(":")[0]
     family = "MinAtar" if family.endswith("MinAtar") else family
     network, learner = config.network, config.learner
     recurrent, one_step = network.memory != "none", learner.rollout_steps == 1
     if family == "Craftax":
-        return arm.algorithm, family, recurrent
+        return learns, family, recurrent
     layers = (network.torso, network.norm, network.norm_input, network.head)
-    return arm.algorithm, family, recurrent, one_step, layers, learner.targets, learner.bootstrap_truncation
+    return learns, family, recurrent, one_step, layers
