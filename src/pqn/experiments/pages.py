@@ -15,6 +15,7 @@ from pqn.experiments.tables import (
     NOTHING,
     caption,
     cell,
+    counted,
     drawn,
     estimate_text,
     improvement_table,
@@ -136,7 +137,7 @@ def part(name: str, out: Path) -> str:
 
 def _figure_caption(entry: Experiment, chosen: Chosen) -> str:
     return (
-        f"*{entry.curve or entry.unit} over {entry.curve_axis}; interquartile mean of {seeds(chosen)} seeds and its "
+        f"*{entry.curve or entry.unit} over {entry.curve_axis}; interquartile mean of {counted(chosen)} and its "
         "95 % bootstrap interval (one seed: the line alone).*"
     )
 
@@ -200,7 +201,9 @@ def _absent(entry: Experiment, out: Path, chosen: Chosen) -> str:
             elif not result.complete:
                 link = f"[{path.name}]({path.relative_to(out / entry.name).as_posix()})"
                 done = f"{human(result.steps)} of {human(result.budget)} steps"
-                lines.append(f"- Stopped early and in no table: `{arm.name}`, {link}, {done}. {' '.join(result.notes)}")
+                lines.append(
+                    f"- Stopped early and in no table: `{arm.name}`, {link}, {done}; {'; '.join(result.notes)}."
+                )
     return "\n".join(["## What is not there", "", *lines]) if lines else ""
 
 

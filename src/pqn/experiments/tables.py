@@ -58,7 +58,7 @@ def cell(entry: Experiment, choice: Choice | None) -> str:
 
 def caption(entry: Experiment, chosen: Chosen) -> str:
     if entry.shown == "count":
-        return f"*Number of {entry.unit}, of {seeds(chosen)} seeds.*"
+        return f"*Number of {entry.unit}, of {counted(chosen)}.*"
     return (
         f"*{entry.unit[0].upper()}{entry.unit[1:]} at the end of the run: interquartile mean over seeds and its 95 % "
         "bootstrap interval, stratified by task where there are several; in parentheses the number of seeds "
@@ -95,7 +95,7 @@ def improvement_table(entry: Experiment, chosen: Chosen) -> str:
     for each in found:
         chance = f"{each.probability:.2f} [{each.low:.2f}, {each.high:.2f}]"
         lines.append(row([f"{each.ours} better than {each.theirs}", chance, str(each.tasks)]))
-    lines += ["", f"*That a run of the one is better than a run of the other on a task; {seeds(chosen)} seeds.*"]
+    lines += ["", f"*That a run of the one is better than a run of the other on a task; {counted(chosen)}.*"]
     return "\n".join(lines)
 
 
@@ -116,6 +116,12 @@ def shares(chosen: Chosen) -> str:
 def seeds(chosen: Chosen) -> str:
     found = sorted({len(choice.result.seeds) for choice in chosen.values()})
     return " to ".join(str(count) for count in dict.fromkeys((found[0], found[-1]))) if found else NOTHING
+
+
+def counted(chosen: Chosen) -> str:
+    """`1 seed`, `3 to 10 seeds`."""
+    told = seeds(chosen)
+    return f"{told} seed" if told == "1" else f"{told} seeds"
 
 
 def percent(share: float) -> str:
