@@ -151,7 +151,7 @@ def _introduction(entry: Experiment) -> str:
     lines += [f"- {figure.text} ({figure.where})" for figure in entry.published]
     whole = clock(60 * entry.minutes())
     command = f"pqn reproduce {entry.name}"
-    lines += [f"\n`{command}` runs all {len(entry.arms)} arms with {entry.seeds} seeds, on one H200 in about {whole} "
+    lines += [f"\n`{command}` runs all {len(entry.arms)} arms with {entry.seeds} seed(s), on one H200 in about {whole} "
               f"(estimated). `{command} --dry-run` shows the commands."]  # fmt: skip
     return "\n".join(lines)
 
