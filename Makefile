@@ -16,8 +16,8 @@ PYTHONS = python3.13 $(HOME)/.pyenv/versions/3.13.*/bin/python3 \
 	python3.12 $(HOME)/.pyenv/versions/3.12.*/bin/python3 $(PYTHON)
 NEWEST = $(shell for python in $(PYTHONS); do $$python -c '' 2> /dev/null && echo $$python && break; done)
 
-.PHONY: train test test-slow test-browser docs test-quick test-python test-newest newer-python mutants lint bench peers pin \
-	clean
+.PHONY: train test test-slow test-browser docs test-quick test-python test-newest newer-python smoke baked-commit mutants lint \
+	bench peers pin clean
 
 train: $(TRAINS)  ## train CartPole and show its curve
 	$(BIN)/pqn train cartpole
@@ -47,6 +47,13 @@ test-newest:  ## that part with the newest Python found here and the newest vers
 
 newer-python:  ## succeeds where there is a newer Python than PYTHON
 	@$(NEWEST) -c 'import sys; sys.exit(sys.version_info[:2] <= ($(shell $(PYTHON) -c 'import sys; print(*sys.version_info[:2], sep=",")')))'
+
+smoke: $(INSTALLED)  ## every experiment of the paper, tiny, and the whole report
+	rm -rf runs/smoke
+	$(BIN)/pqn reproduce smoke --out runs/smoke
+
+baked-commit:  ## write the commit into the package, for a copy of the code without its history
+	git rev-parse HEAD > src/pqn/baked-commit
 
 mutants: $(INSTALLED)  ## deliberate mistakes in a copy of the code, each of which a test must notice; most of an hour
 	$(BIN)/python -m tests.mutants --jobs 2

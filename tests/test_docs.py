@@ -21,6 +21,8 @@ from pqn.cli.main import commands, main
 from pqn.config import Config
 from pqn.fields import hints, is_group
 
+GENERATED = sorted((ROOT / "results").glob("*/README.md"))
+NOTES = sorted((ROOT / "docs" / "notes").glob("*.md"))
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
 
@@ -60,7 +62,7 @@ def test_the_python_of_a_page_runs(page, run, tmp_path):
     assert (tmp_path / "runs" / run / "summary.json").exists()
 
 
-@each_page
+@pytest.mark.parametrize("page", [*PAGES, *GENERATED, *NOTES], ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page):
     for target, anchor in re.findall(r"\]\(([^)#]*)(?:#([^)]+))?\)", page.read_text()):
         if "://" in target:

@@ -189,3 +189,84 @@ def test_the_interval_of_an_improvement_matches_enumeration(monkeypatch: pytest.
     assert improvement_interval(ours, theirs, confidence=0.9, resamples=20_000) == drawn
     with pytest.raises(ValueError, match="strictly between 0 and 1"):
         improvement_interval(ours, theirs, confidence=95)
+# ----------------------------------------------------------------------------------------- probability of improvement
+
+
+@given(
+    hnp.arrays(float, st.tuples(st.integers(1, 6), st.just(3)), elements=st.integers(-3, 3)),
+    hnp.arrays(float, st.tuples(st.integers(1, 6), st.just(3)), elements=st.integers(-3, 3)),
+)
+def test_probability_of_improvement_by_its_definition(ours: np.ndarray, theirs: np.ndarray) -> None:
+    """Over all pairs of runs of a task: 1 for a win, ½ for a tie; then the mean over tasks."""
+    tasks = [
+        [1.0 if x > y else 0.5 if x == y else 0.0 for x, y in itertools.product(a, b)]
+        for a, b in zip(ours.T, theirs.T, strict=True)
+    ]
+    expected = sum(sum(pairs) / len(pairs) for pairs in tasks) / len(tasks)
+    assert probability_of_improvement(ours, theirs) == pytest.approx(expected)
+    assert probability_of_improvement(theirs, ours) == pytest.approx(1 - expected)
+
+
+def test_probability_of_improvement_leaves_out_missing_runs() -> None:
+    assert probability_of_improvement([1.0, np.nan], [0.0]) == 1.0
+    assert np.isnan(probability_of_improvement([np.nan], [0.0]))
+    with pytest.raises(ValueError, match="3 tasks, the other 2"):
+        probability_of_improvement(np.zeros((2, 3)), np.zeros((2, 2)))
+
+
+def test_improvement_interval_matches_enumeration() -> None:
+    """Two runs against one: the four resamples of [0, 2] beat 1 never, half the time twice, always."""
+    low, high = improvement_interval([0.0, 2.0], [1.0], confidence=0.9, resamples=4000)
+    assert (low, high) == (0.0, 1.0)
+    assert improvement_interval([2.0, 3.0], [1.0, 0.0]) == (1.0, 1.0)
+
+
+# --------------------------------------------------------------------------------------- values recorded from rliable
+
+# rliable 1.2.0 with 50 000 resamples, arch 7.2.0: scores are runs × tasks; the point estimate and its 95 % interval.
+TASKS = np.array([1.0, 5.0, 20.0, 100.0])
+FIRST = np.array(
+    [
+        [1.668, 6.686, 22.918, 174.552],
+        [1.109, 11.912, 36.13, 162.919],
+        [0.464, 1.202, 10.149, 187.733],
+        [1.605, 1.845, 37.269, 82.535],
+        [0.826, 15.445, 30.532, 175.037],
+        [1.767, 1.805, 36.511, 581.274],
+        [0.548, 12.638, 54.258, 268.501],
+        [0.938, 5.686, 11.116, 142.599],
+        [3.625, 4.184, 3.816, 154.42],
+        [2.725, 6.173, 90.174, 130.455],
+    ]
+)
+SECOND = np.array(
+    [
+        [1.605, 3.604, 26.477, 290.868],
+        [2.937, 18.524, 55.651, 238.151],
+        [0.238, 4.437, 138.397, 113.738],
+        [2.625, 7.996, 53.418, 176.056],
+        [0.765, 4.614, 42.852, 117.001],
+    ]
+)
+RLIABLE = {
+    "iqm": [1.4600309999999999, 1.1882505875000002, 1.7837622125],
+    "mean": [1.6508524999999998, 1.32470973125, 2.00983276875],
+    "improvement": [0.4125, 0.255, 0.575],
+}
+
+
+@pytest.mark.parametrize(("name", "statistic"), [("iqm", iqm), ("mean", mean)])
+def test_aggregates_agree_with_rliable(name: str, statistic) -> None:
+    value, low, high = RLIABLE[name]
+    scores = FIRST / TASKS
+    assert statistic(scores) == pytest.approx(value, abs=1e-9)
+    assert bootstrap_interval(scores, statistic, resamples=20_000) == pytest.approx(
+        [low, high], abs=0.02 * (high - low)
+    )
+
+
+def test_probability_of_improvement_agrees_with_rliable() -> None:
+    value, low, high = RLIABLE["improvement"]
+    assert probability_of_improvement(FIRST, SECOND) == pytest.approx(value, abs=1e-9)
+    found = improvement_interval(FIRST, SECOND, resamples=4000)
+    assert found == pytest.approx([low, high], abs=0.04 * (high - low))

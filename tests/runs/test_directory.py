@@ -268,6 +268,27 @@ def test_a_commit_may_be_claimed_where_there_is_no_git(monkeypatch):
     assert provenance.describe_source() == {"commit": "f" * 40, "dirty": True, "source": "git"}
 
 
+def test_a_commit_may_be_baked_into_the_package(monkeypatch, tmp_path):
+    """For a copy of the code that has neither git nor the variable; `make baked-commit` writes it."""
+    monkeypatch.setattr(provenance, "_git", lambda *_: None)
+    monkeypatch.delenv("PQN_COMMIT", raising=False)
+    monkeypatch.setattr(provenance, "__file__", str(tmp_path / "runs" / "provenance.py"))
+    assert provenance.describe_source() == {"commit": None, "dirty": None, "source": None}
+    (tmp_path / provenance.BAKED).write_text(f"{'a' * 40}\n")
+    assert provenance.describe_source() == {"commit": "a" * 40, "dirty": None, "source": "baked-commit"}
+    monkeypatch.setenv("PQN_COMMIT", "0123abc")
+    assert provenance.describe_source()["source"] == "PQN_COMMIT"
+
+
+def test_a_machine_is_described_with_what_was_asked_of_the_compiler(monkeypatch):
+    monkeypatch.setenv("XLA_FLAGS", "--xla_dump_to=x")
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    found = provenance.describe_machine()
+    assert found["xla_flags"] == "--xla_dump_to=x" and "JAX_PLATFORMS=cpu" in str(found["jax_variables"])
+    assert found["device"] == "cpu: cpu" and "host" not in found
+    assert {"jax", "gymnax", "craftax"} <= set(provenance.all_versions())
+
+
 def test_listing_and_plotting_runs_never_import_jax() -> None:
     code = (
         "import sys, pqn.runs.directory, pqn.runs.metrics, pqn.errors, pqn.report.statistics, pqn.report.figures\n"

@@ -33,9 +33,7 @@ def run(argv: list[str]) -> int:
         )
     defaults = EXPERIMENTS[name]
     parser = options.Parser(f"theory {name}")
-    parser.add_argument(
-        "--out", default="results/theory", metavar="DIR", help="where to write (default: results/theory)"
-    )
+    parser.add_argument("--out", default="runs/theory", metavar="DIR", help="where to write (default: runs/theory)")
     options.add_fields(parser, defaults, name)
     given = parser.parse(rest)
     config = options.replace(defaults, given)

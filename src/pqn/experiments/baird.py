@@ -77,7 +77,7 @@ class BairdResult:
         directory = Path(directory)
         curves = {k: {arm: asdict(c) for arm, c in arms.items()} for k, arms in self.curves.items()}
         content = {
-            "provenance": record.provenance(command, self.seconds),
+            "provenance": record.made_by(command, self.seconds),
             "config": asdict(self.config),
             "regulariser": regulariser(self.config)._asdict(),
             "summary": self.summary(),

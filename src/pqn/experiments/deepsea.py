@@ -76,7 +76,7 @@ class DeepSeaResult:
         directory, name = Path(directory), f"deepsea-{self.config.depth}"
         command = f"pqn theory deepsea --depth {self.config.depth}" if command is None else command
         content = {
-            "provenance": record.provenance(command, sum(runs.seconds for runs in self.runs.values())),
+            "provenance": record.made_by(command, sum(runs.seconds for runs in self.runs.values())),
             "config": asdict(self.config),
             "summary": self.summary(),
             # Episodes that found the treasure, by number: far shorter than a bit per episode.

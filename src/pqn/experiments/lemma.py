@@ -122,7 +122,7 @@ class LemmaResult:
         """Writes lemma.json, lemma.png and lemma-offpolicy.png into `directory`, and returns their paths."""
         directory = Path(directory)
         content = {
-            "provenance": record.provenance(command, self.seconds),
+            "provenance": record.made_by(command, self.seconds),
             "config": asdict(self.config),
             "summary": self.summary(),
             "width": self.width,

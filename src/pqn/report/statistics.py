@@ -128,6 +128,8 @@ def probability_of_improvement(ours: ArrayLike, theirs: ArrayLike) -> float:
         The probability; NaN where a side has no score.
     """
     ours, theirs = (_columns(scores) for scores in (ours, theirs))
+    if ours.shape[1] != theirs.shape[1]:
+        raise ValueError(f"one method has {ours.shape[1]} tasks, the other {theirs.shape[1]}")
     return float(_wins(ours[None], theirs[None])[0])
 
 

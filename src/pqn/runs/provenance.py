@@ -15,6 +15,9 @@ from typing import Any
 
 from pqn.runs.identity import version, versions_of
 
+BAKED = "baked-commit"  # a file in the package that names its commit
+ENVIRONMENTS = ("craftax", "jaxmarl", "ale-py", "gymnasium", "envpool", "brax", "mujoco")
+
 
 def describe_environment(argv: Sequence[str] | None = None) -> dict[str, Any]:
     """Describe what a run depends on besides its configuration: versions, source commit, machine, command, date."""
@@ -30,16 +33,19 @@ def describe_environment(argv: Sequence[str] | None = None) -> dict[str, Any]:
 
 
 def describe_source() -> dict[str, str | bool | None]:
-    """The commit of the code, whether the code differs from it, and who says so: git, or the variable PQN_COMMIT.
+    """The commit of the code, whether the code differs from it, and who says so.
 
-    The variable is for machines that have the code without its history. git's own answer wins, and what the variable
-    claims cannot be checked: `dirty` is then None.
+    git says so, or the variable PQN_COMMIT, or a file in the package (`make baked-commit` writes it). The variable and
+    the file are for machines that have the code without its history. git's own answer wins. What the others claim
+    cannot be checked: `dirty` is then None.
     """
     commit, dirty = _source_commit()
-    claimed = os.environ.get("PQN_COMMIT", "")
-    if commit is None and re.fullmatch(r"[0-9a-f]{7,40}", claimed):
-        return {"commit": claimed, "dirty": None, "source": "PQN_COMMIT"}
-    return {"commit": commit, "dirty": dirty, "source": None if commit is None else "git"}
+    if commit is not None:
+        return {"commit": commit, "dirty": dirty, "source": "git"}
+    for source, claimed in (("PQN_COMMIT", os.environ.get("PQN_COMMIT", "")), (BAKED, _baked_commit())):
+        if re.fullmatch(r"[0-9a-f]{7,40}", claimed):
+            return {"commit": claimed, "dirty": None, "source": source}
+    return {"commit": None, "dirty": None, "source": None}
 
 
 def versions() -> dict[str, str | None]:
@@ -49,6 +55,40 @@ def versions() -> dict[str, str | None]:
         "pqn": version("pqn-jax") or getattr(sys.modules.get("pqn"), "__version__", None),
         **versions_of(("jax", "jaxlib", "flax", "optax", "gymnax", "numpy")),
     }
+
+
+def all_versions() -> dict[str, str | None]:
+    """`versions`, and those of the packages of environments that are installed."""
+    return versions() | {name: found for name, found in versions_of(ENVIRONMENTS).items() if found is not None}
+
+
+def describe_machine() -> dict[str, str | int | None]:
+    """Device, its driver, the system, and what was asked of the compiler. Names no host."""
+    asked = {name: value for name, value in os.environ.items() if name.startswith(("XLA_", "JAX_"))}
+    return {
+        "device": describe_device(),
+        "driver": _driver(),
+        "platform": platform.platform(),
+        "cpus": os.cpu_count(),
+        "xla_flags": os.environ.get("XLA_FLAGS", ""),
+        "jax_variables": " ".join(f"{name}={asked[name]}" for name in sorted(asked) if name != "XLA_FLAGS"),
+    }
+
+
+def _driver() -> str | None:
+    """The version of NVIDIA's driver; None where there is none."""
+    try:
+        found = re.search(r"\b\d+\.\d+(?:\.\d+)?\b", Path("/proc/driver/nvidia/version").read_text())
+    except (OSError, UnicodeDecodeError):
+        return None
+    return found and found.group()
+
+
+def _baked_commit() -> str:
+    try:
+        return (Path(__file__).resolve().parents[1] / BAKED).read_text().strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def describe_device() -> str:

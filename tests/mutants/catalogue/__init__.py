@@ -7,6 +7,7 @@ from . import (
     baselines,
     environments,
     equations,
+    experiments,
     fleet,
     host,
     layout,
@@ -38,4 +39,5 @@ MUTATIONS = [
     *fleet.MUTATIONS,
     *watching.MUTATIONS,
     *reports.MUTATIONS,
+    *experiments.MUTATIONS,
 ]

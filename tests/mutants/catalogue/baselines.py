@@ -76,7 +76,7 @@ BUFFERS = [
     mutation(
         "replay-share-exchanged",
         CONFIG,
-        "return round(config.replay.share * config.replay.batch)",
+        "old = round(config.replay.share * batch)",
         "return round((1 - config.replay.share) * config.replay.batch)",
         "A share of 1 learns from the last rollout alone.",
         SAMPLES,
@@ -474,7 +474,7 @@ POLICIES = [
     mutation(
         "ppo-normalised-by-the-variance",
         PPO,
-        "return centred / (jnp.sqrt(mean(jnp.square(centred), counts)) + 1e-8)",
+        "return centred / (jnp.sqrt(shards.mean(mean(jnp.square(centred), counts))) + 1e-8)",
         "return centred / (mean(jnp.square(centred), counts) + 1e-8)",
         "Advantages have no standard deviation of 1.",
         NORMALISED,
