@@ -189,6 +189,8 @@ def test_the_interval_of_an_improvement_matches_enumeration(monkeypatch: pytest.
     assert improvement_interval(ours, theirs, confidence=0.9, resamples=20_000) == drawn
     with pytest.raises(ValueError, match="strictly between 0 and 1"):
         improvement_interval(ours, theirs, confidence=95)
+
+
 # ----------------------------------------------------------------------------------------- probability of improvement
 
 
