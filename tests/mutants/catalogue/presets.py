@@ -43,8 +43,8 @@ MUTATIONS = [
     mutation(
         "preset-overcooked-shaping",
         MARL,
-        "_SHAPING = 2_500_000",
-        "_SHAPING = 5_000_000",
+        "SHAPING = 2_500_000",
+        "SHAPING = 5_000_000",
         "Overcooked's shaping fades over the whole run.",
         f"{TABLE}[overcooked-cramped_room]",
     ),

@@ -180,8 +180,8 @@ RUNNING = [
     mutation(
         "program-network-and-environments-share-a-key",
         COMPILED,
-        "rollout.start(self.env, self.algorithm.actor, env_key)",
-        "rollout.start(self.env, self.algorithm.actor, net_key)",
+        "rollout.start(self.env, self.algorithm.actor, shards.own_key(env_key))",
+        "rollout.start(self.env, self.algorithm.actor, shards.own_key(net_key))",
         "Environments are started with the key of the network's weights.",
         "programs/simulators/test_collect.py::test_a_whole_run_on_the_host_equals_one_inside_jax",
     ),
@@ -196,8 +196,8 @@ RUNNING = [
     mutation(
         "program-same-draws-every-update",
         COMPILED,
-        "return RunState(learner, stream, key), report(",
-        "return RunState(learner, stream, state.key), report(",
+        "return RunState(learner, stream, key), join_shards(",
+        "return RunState(learner, stream, state.key), join_shards(",
         "Every update explores with the same random numbers.",
         "programs/simulators/test_collect.py::test_a_whole_run_on_the_host_equals_one_inside_jax",
     ),
