@@ -12,14 +12,13 @@ from pathlib import Path
 from typing import TextIO
 
 from pqn.config import OWN_NETWORK, Config
-from pqn.errors import Diverged, Interrupted, PqnError, RunError, reason
+from pqn.errors import Diverged, Interrupted, PqnError, reason
 from pqn.progress import Progress
 from pqn.runs import files
-from pqn.runs.directory import CONFIG, SUMMARY
-from pqn.runs.opened import describe, differences, open_run
+from pqn.runs.begun import begun
+from pqn.runs.directory import SUMMARY
 
 INTERRUPTED = 130  # exit status of a run that was stopped by a signal, as `pqn train` has it
-NO_INFLUENCE = ("log.", "save.", "simulators.cores")  # options that say nothing about what an arm learns
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,16 +50,7 @@ def refuse_another(arm: Arm, warn: Callable[[str], None], what: str = "this swee
     Raises:
       RunError: with another one, so that its results are not those that were asked for.
     """
-    if not files.kind_of(arm.out / CONFIG):
-        return False
-    changed = differences(arm.config, open_run(arm.out, warn).config)
-    refused = {name: values for name, values in changed.items() if not name.startswith(NO_INFLUENCE)}
-    if refused:
-        raise RunError(
-            f"{arm.out} was trained before with another configuration: {describe(refused, what, 'that run')}; "
-            "choose another --out"
-        )
-    return True
+    return begun(arm.out, arm.config, what, warn)
 
 
 def is_complete(arm: Arm) -> bool:

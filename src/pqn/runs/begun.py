@@ -10,6 +10,8 @@ from pqn.runs import files
 from pqn.runs.directory import CONFIG
 from pqn.runs.opened import Warn, describe, differences, open_run
 
+NO_INFLUENCE = ("log.", "save.", "simulators.cores")  # options that say nothing about what a run learns
+
 
 def begun(run: Path, config: Config, wanted_by: str, warn: Warn | None = None) -> bool:
     """Whether a run of this configuration has been begun in `run` before.
@@ -26,9 +28,7 @@ def begun(run: Path, config: Config, wanted_by: str, warn: Warn | None = None) -
     if not files.kind_of(run / CONFIG):
         return False
     changed = differences(config, open_run(run, warn).config)
-    refused = {
-        name: values for name, values in changed.items() if not name.startswith(("log.", "save.", "simulators.cores"))
-    }
+    refused = {name: values for name, values in changed.items() if not name.startswith(NO_INFLUENCE)}
     if refused:
         raise RunError(
             f"{run} was trained before with another configuration: {describe(refused, wanted_by, 'that run')}; "
