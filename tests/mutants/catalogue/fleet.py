@@ -57,7 +57,7 @@ MUTATIONS = [
     mutation(
         "trials-hyperparameters-of-the-wrong-trial",
         TRIALS,
-        "jnp.repeat(jnp.stack(values), first.seeds)",
+        "jnp.repeat(jnp.stack(values), first.seeds, axis=0)",
         "jnp.tile(jnp.stack(values), first.seeds)",
         "Seeds of one trial learn with the hyperparameters of another.",
         ALONE,
@@ -81,8 +81,8 @@ MUTATIONS = [
     mutation(
         "trials-zero-shares-a-program",
         TRIALS,
-        "if getattr(config.learner, name) == 0]",
-        "if getattr(config.learner, name) is None]",
+        "if getattr(getattr(config, group), name) == 0]",
+        "if getattr(getattr(config, group), name) is None]",
         "A trial with ℓ2 shares a program that has no such term.",
         "programs/test_trials.py::test_what_is_compiled_in_is_not_shared",
     ),

@@ -271,8 +271,8 @@ MUTATIONS = [
     mutation(
         "statistics-tasks-resampled-together",
         STATISTICS,
-        "size=(resamples, runs, tasks))",
-        "size=(resamples, runs, 1))",
+        "size=(resamples, runs, tasks)) * tasks",
+        "size=(resamples, runs, 1)) * tasks",
         "The bootstrap is not stratified by task: intervals are too wide.",
         "report/test_statistics.py::test_stratified_interval_matches_enumeration",
     ),
