@@ -22,7 +22,7 @@ from pathlib import Path
 
 from written_runs import write_run
 
-from pqn.cli.main import main
+from pqn.cli.main import commands, main
 from pqn.config import Config
 
 ROOT = Path(__file__).parent.parent
@@ -103,6 +103,10 @@ def small(config: Config) -> Config:
         "total_steps": 3 * steps * envs,
         "simulators.greedy_envs": 0,
     }
+    if config.replays:
+        changes |= {"replay.size": 256, "replay.start": 0, "replay.batch": 4, "total_steps": 12 * steps * envs}
+    if config.shards > 1:
+        changes |= {"shards": 2}
     if learner.segment_length is not None:
         changes["learner.segment_length"] = min(learner.segment_length, steps)
     return config.replace(changes).validate()
@@ -196,4 +200,9 @@ def _python(words: list[str], block: Block) -> None:
         assert re.search(rf"{re.escape(option)}\b|\b{field}\b", source.read_text()), f"{block}: {option}"
 
 
-CHECKS: dict[str, Callable[[list[str], Block], None]] = {"make": _make, "pip": _pip, "python": _python}
+def _srun(words: list[str], block: Block) -> None:
+    """Slurm starts a command of ours, which must be one."""
+    assert words[0] == "pqn" and words[1] in commands(), block
+
+
+CHECKS: dict[str, Callable[[list[str], Block], None]] = {"make": _make, "pip": _pip, "python": _python, "srun": _srun}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 import pytest
 from documented import PAGES, ROOT, blocks, check_command, name_of, shown
@@ -18,7 +19,10 @@ COMMAND = re.compile(r"^\s*(?:\$ )?(?:pqn|pip|make|python) ", re.MULTILINE)
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_no_block_is_exempt_without_a_reason(page):
     for block in blocks(page):
-        assert block.language in ("python", "sh", "text", ""), f"{block}: no test knows the language {block.language}"
+        known = ("python", "sh", "toml", "text", "")
+        assert block.language in known, f"{block}: no test knows the language {block.language}"
+        if block.language == "toml":
+            assert tomllib.loads(block.text), f"{block} is empty"
         if block.language in ("text", ""):
             assert not COMMAND.search(block.text), f"{block} holds a command: call it `sh`"
         if block.language == "python" and name_of(page) in ELSEWHERE:

@@ -21,6 +21,7 @@ from pqn.experiments.deadline import Deadline
 from pqn.experiments.paper import Arm
 from pqn.progress import Progress
 from pqn.runs.provenance import describe_source
+from pqn.training.loop import Loop
 
 CARTPOLE = arm_of("classic", "pqn-cartpole")
 BAIRD = arm_of("baird", "expected-layer-l2")
@@ -98,7 +99,7 @@ def test_an_interrupted_arm_goes_on_where_it_stopped(whole: Path, tmp_path: Path
     def stopped(config, **options):
         started.append(config.seed)
         if config.seed == 1 and len(started) == 2:
-            monkeypatch.setattr(training._Loop, "after_chunk", _interrupting(training._Loop.after_chunk))
+            monkeypatch.setattr(Loop, "after_chunk", _interrupting(Loop.after_chunk))
         return real(config, **options)
 
     monkeypatch.setattr(training, "train", stopped)
@@ -201,13 +202,13 @@ def test_runs_of_another_configuration_are_refused(whole: Path, tmp_path: Path) 
 
 def test_the_deadline_saves_and_stops(tmp_path: Path, monkeypatch) -> None:
     """A training that takes too long is interrupted as by Ctrl-C, with a checkpoint."""
-    real = training._Loop.after_chunk
+    real = Loop.after_chunk
 
     def slow(self, *arguments):
         real(self, *arguments)
         time.sleep(0.4)
 
-    monkeypatch.setattr(training._Loop, "after_chunk", slow)
+    monkeypatch.setattr(Loop, "after_chunk", slow)
     with pytest.raises(runner.TimeIsUp, match="goes on at the next call"):
         run(tmp_path, seeds=1, deadline=Deadline(0.05))
     assert list(tmp_path.glob("runs/**/manifest.json")), "a checkpoint"

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import numpy as np
 import pytest
 from conftest import tiny
@@ -13,6 +16,7 @@ from pqn.programs import host_buffer
 from pqn.programs.hosted import HostedProgram
 from pqn.progress import Progress
 from pqn.training import resume, train
+from pqn.training.loop import Loop
 
 REPLAY = {
     "algorithm": "dqn",
@@ -31,6 +35,16 @@ def config(place: str, env: str, **top: object) -> Config:
 def tensors(run) -> dict[str, np.ndarray]:
     newest = max((run / "checkpoints").glob("step-*"))
     return load_file(newest / "state.safetensors")
+
+
+def interrupting(after_chunk):
+    """Ctrl-C after the first chunk."""
+
+    def interrupted(self, *arguments):
+        after_chunk(self, *arguments)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    return interrupted
 
 
 def quietly(config: Config, out):
@@ -56,8 +70,7 @@ def test_the_host_trains_the_same_bits_as_the_device(env, tmp_path):
 def test_a_run_with_a_buffer_on_the_host_resumes_to_the_bit(env, tmp_path, monkeypatch):
     whole = quietly(config("host", env), tmp_path / "whole")
     with pytest.raises(Interrupted), monkeypatch.context() as patch:
-        patch.setattr("pqn.training._Signals.caught", "SIGINT", raising=False)
-        patch.setattr("pqn.training._Signals.__init__", lambda self: setattr(self, "_old", {}))
+        patch.setattr(Loop, "after_chunk", interrupting(Loop.after_chunk))
         quietly(config("host", env), tmp_path / "stopped")
     resumed = resume(tmp_path / "stopped", progress=Progress(quiet=True))
     expected, found = tensors(whole.run), tensors(resumed.run)

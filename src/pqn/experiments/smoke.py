@@ -101,7 +101,10 @@ def overrides(arm: Arm) -> dict[str, object]:
         options["env.num_envs"] = 8
     if config.eval.count:
         options["eval.count"] = 1
-    steps = int(str(options["learner.rollout_steps"])) * int(str(options["env.num_envs"])) * UPDATES
+    updates = (
+        4 * UPDATES if config.replays else UPDATES
+    )  # a buffer must hold a whole sequence before it is learned from
+    steps = int(str(options["learner.rollout_steps"])) * int(str(options["env.num_envs"])) * updates
     options |= {"total_steps": steps, "learner.schedule_steps": 0}
     options |= _replay(config)
     try:
@@ -112,9 +115,8 @@ def overrides(arm: Arm) -> dict[str, object]:
 
 
 def _replay(config: Config) -> dict[str, object]:
-    """A small buffer for algorithms that have one: only their presets change that group of options."""
-    group = getattr(config, "replay", None)
-    return {} if group is None or group == type(group)() else {"replay.size": 64, "replay.start": 8, "replay.batch": 4}
+    """A small buffer, for algorithms that have one."""
+    return {"replay.size": 256, "replay.start": 8, "replay.batch": 4} if config.replays else {}
 
 
 def _options(config: Config) -> dict[str, object]:
