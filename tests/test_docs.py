@@ -32,7 +32,8 @@ def blocks(page: Path, language: str) -> list[str]:
 
 def trainings(command: str = "train") -> list[str]:
     """The lines `pqn train …` of all pages, or those of another command, without their comments."""
-    lines = [line for page in PAGES for block in blocks(page, "sh") for line in block.splitlines()]
+    whole = [block.replace("\\\n", " ") for page in PAGES for block in blocks(page, "sh")]
+    lines = [line for block in whole for line in block.splitlines()]
     return sorted({line.split(" #")[0].strip() for line in lines if line.startswith(f"pqn {command} ")})
 
 

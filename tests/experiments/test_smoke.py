@@ -32,6 +32,6 @@ def test_options_make_an_arm_small(arm: Arm) -> None:
     options = smoke.overrides(arm)
     if arm.program == "training":
         config = arm.config().replace(options).validate()
-        assert config.updates == smoke.UPDATES and config.steps_per_update <= 32
+        assert config.updates == (4 if config.replays else 1) * smoke.UPDATES and config.steps_per_update <= 32
         assert config.network.hidden == (8,) and config.eval.max_steps == 8
         assert not config.env.name.startswith("Craftax-Symbolic")
