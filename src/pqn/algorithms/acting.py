@@ -69,6 +69,10 @@ def flat_world(obs: Array, world: Array | None) -> Array:
 class QActor(NetworkActor):
     """ε-greedy on a Q-network; a mixer makes one value of those of several agents."""
 
+    @property
+    def scores_are(self) -> str:
+        return "Q-values"
+
     def check(self) -> None:
         if self.config.network.module == OWN_NETWORK:
             super().check()

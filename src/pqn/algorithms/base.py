@@ -138,6 +138,11 @@ class Actor(Protocol):
         """Shape of one environment's value: (), or (M,) where every agent has its own."""
         ...
 
+    @property
+    def scores_are(self) -> str:
+        """What `scores` are, for people: "Q-values"."""
+        ...
+
     def check(self) -> None:
         """Raises `ConfigError` where the network cannot take the environment's observations."""
         ...

@@ -18,6 +18,10 @@ from pqn.types import Array, Draw, Inputs, Note, Policy, PyTree, Seen
 class PolicyActor(NetworkActor):
     """Samples from the policy of an actor-critic. `Draw.epsilon` is 1 for that, and 0 for its most probable action."""
 
+    @property
+    def scores_are(self) -> str:
+        return "log-preferences"
+
     def check(self) -> None:
         learner, network = self.config.learner, self.config.network
         for name, value, default in (

@@ -77,16 +77,16 @@ class Model:
     def _outputs(self) -> list[Tensor]:
         agents, actions = self._agents, self.spec.num_actions
         action = Tensor("action", agents, np.dtype(np.int32), "the greedy action")
-        return [action, Tensor("scores", (*agents, actions), np.dtype(np.float32), self.scores_are()), *self.memory]
+        return [
+            action,
+            Tensor("scores", (*agents, actions), np.dtype(np.float32), f"{self._actor.scores_are} of the actions"),
+            *self.memory,
+        ]
 
     @property
     def output_names(self) -> list[str]:
         """Names of the outputs; a graph cannot call an input and an output the same."""
         return [f"{tensor.name}_after" if tensor in self.memory else tensor.name for tensor in self.outputs]
-
-    def scores_are(self) -> str:
-        """What the actions are ranked by."""
-        return "what the actions are ranked by" if self.config.algorithm == "ppo" else "Q-values of the actions"
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
         """The outputs for inputs with a batch axis."""

@@ -26,7 +26,6 @@ from pqn.watch.writers import check_output, has_ffmpeg, write_frames, write_text
 
 NAME = "agent"  # of the film in the run directory, without its suffix
 MOST_STEPS = 2000
-SCORES_ARE = {"ppo": "preferences"}  # what an algorithm ranks its actions by, where it is not Q-values
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +126,7 @@ def make_film(
         write_text(path, text)
     else:
         fps = options.fps or painter.fps
-        title = SCORES_ARE.get(config.algorithm, "Q-values") if options.show_scores else None
+        title = actor.scores_are if options.show_scores else None
         write_frames(path, frames(iter(moments), painter, options.grid, fps, title), fps)
     if moments.last is None:
         raise RunError(f"{source.name} was not played: max_steps is {limit}")
