@@ -1,0 +1,30 @@
+"""Which program an environment and a configuration get, and which pairs are refused."""
+
+from __future__ import annotations
+
+import pytest
+from conftest import tiny
+
+from pqn.envs.source import given
+from pqn.errors import ConfigError
+from pqn.programs.compiled import CompiledProgram
+from pqn.programs.make import make_program
+from pqn.programs.simulators.program import SimulatorProgram
+
+
+def test_the_kind_of_the_environment_decides():
+    assert type(make_program(tiny(), given("CartPole-v1", {}))) is CompiledProgram
+    outside = make_program(tiny({"env.name": "gymnasium:CartPole-v1"}), given("gymnasium:CartPole-v1", {}))
+    assert isinstance(outside, SimulatorProgram)
+    outside.close()
+
+
+def test_simulators_have_no_shards():
+    config = tiny({"env.name": "gymnasium:CartPole-v1"}, shards=2)
+    with pytest.raises(ConfigError, match=r"shards is 2; gymnasium:CartPole-v1 runs outside of JAX"):
+        make_program(config, given("gymnasium:CartPole-v1", {}))
+
+
+def test_a_buffer_on_the_host_has_no_shards():
+    with pytest.raises(ConfigError, match="replay.place host needs a run without shards"):
+        tiny({"algorithm": "dqn", "replay.start": 64, "replay.size": 512, "replay.place": "host"}, shards=2)
