@@ -26,5 +26,5 @@ def test_simulators_have_no_shards():
 
 
 def test_a_buffer_on_the_host_has_no_shards():
-    with pytest.raises(ConfigError, match="replay.place host needs a run without shards"):
+    with pytest.raises(ConfigError, match=r"replay\.place host needs a run without shards"):
         tiny({"algorithm": "dqn", "replay.start": 64, "replay.size": 512, "replay.place": "host"}, shards=2)
