@@ -15,7 +15,7 @@ from PIL import Image, ImageSequence
 
 from pqn.cli.main import main
 from pqn.envs.contract import Outcome
-from pqn.errors import EnvError, PqnError
+from pqn.errors import CheckpointError, EnvError, PqnError
 from pqn.play import evaluate_run
 from pqn.types import EnvSpec
 from pqn.watch.bars import WIDTH
@@ -238,3 +238,15 @@ def test_memory_and_exploration_are_those_of_an_evaluation():
     for one, other in zip(before, after, strict=True):  # what a step leads to is where the next one begins
         np.testing.assert_array_equal(one.obs, other.obs)
         assert one.state.x == other.state.x
+
+
+def test_a_film_of_another_checkpoint(finished_run, tmp_path):
+    """The one that is named, and a sentence where it is not there."""
+    checkpoints = sorted((finished_run.run / "checkpoints").glob("step-*"))
+    updates = int(checkpoints[0].name.removeprefix("step-"))
+    steps = updates * 64  # of `tiny`: eight environments, eight steps
+    early = make_film(finished_run.run, tmp_path / "early.gif", FilmOptions(max_steps=2), checkpoint=steps)
+    last = make_film(finished_run.run, tmp_path / "last.gif", FilmOptions(max_steps=2))
+    assert early.step == steps < last.step
+    with pytest.raises(CheckpointError, match=r"has no checkpoint of \d+ steps"):
+        make_film(finished_run.run, tmp_path / "none.gif", checkpoint=steps + 1)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
 import math
-from typing import Literal
 
 from pqn.cli import options
 from pqn.config import Copies, Seed, Share
@@ -61,16 +59,6 @@ def run(argv: list[str]) -> int:
     return 0
 
 
-def which(text: str) -> Literal["last", "best"] | int:
-    """The name of a checkpoint, or its steps."""
-    if text == "last" or text == "best":
-        return text
-    try:
-        return options.whole(text)
-    except argparse.ArgumentTypeError:
-        raise argparse.ArgumentTypeError(f"{text!r} is neither last, best nor a number of steps") from None
-
-
 def _parser() -> options.Parser:
     parser = options.Parser("eval", description="Plays the agents of a run: the first full episode per environment.")
     parser.add_argument("run", type=options.path, metavar="RUN", help="a run directory")
@@ -80,8 +68,6 @@ def _parser() -> options.Parser:
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the episodes (default: 0)")
     parser.add_argument("--env", metavar="NAME", help="play in this environment (default: where the run was trained)")
     parser.add_argument("--network", metavar="NAME", help="module:function, for a run with a network of your own")
-    parser.add_argument(
-        "--checkpoint", type=which, default="last", metavar="last|best|STEPS", help="which one (default: last)"
-    )
+    options.add_checkpoint(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of words")
     return parser

@@ -19,7 +19,7 @@ import sys
 import textwrap
 import typing
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, cast
 
 from pqn import renamed
 from pqn.config import Config
@@ -281,3 +281,24 @@ def _show(value: object) -> str:
     if isinstance(value, dict):
         return " ".join(f"{key}={entry}" for key, entry in value.items()) or "none"
     return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def which_checkpoint(text: str) -> Literal["last", "best"] | int:
+    """The name of a checkpoint, or its steps."""
+    if text == "last" or text == "best":
+        return text
+    try:
+        return whole(text)
+    except argparse.ArgumentTypeError:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither last, best nor a number of steps") from None
+
+
+def add_checkpoint(parser: Parser) -> None:
+    """The option that says which checkpoint of a run is meant."""
+    parser.add_argument(
+        "--checkpoint",
+        type=which_checkpoint,
+        default="last",
+        metavar="last|best|STEPS",
+        help="which one (default: last)",
+    )

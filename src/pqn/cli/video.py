@@ -35,6 +35,7 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--fps", type=fps, metavar="N", help="steps a second (default: what suits the environment)")
     parser.add_argument("--max-steps", type=some, metavar="N", help="cut longer episodes (default: 2000 at most)")
     parser.add_argument("--env", metavar="NAME", help="play in this environment (default: where the run was trained)")
+    options.add_checkpoint(parser)
     given = parser.parse(argv)
 
     from pqn.runs.directory import RunDir
@@ -48,7 +49,9 @@ def run(argv: list[str]) -> int:
         given.grid, given.q, given.seed, given.train_seed, given.epsilon, given.fps, given.max_steps
     )  # fmt: skip
     with Progress().working("filming …"):
-        film: Film = make_film(given.run, given.out, wanted, env=given.env, warn=options.warn)
+        film: Film = make_film(
+            given.run, given.out, wanted, env=given.env, checkpoint=given.checkpoint, warn=options.warn
+        )
     if film.text is not None:
         print(film.text)
     print(f"{film.env}, {film.step} training steps, ε {given.epsilon:g}")

@@ -14,7 +14,7 @@ from pqn.export.model import Model, Tensor, model_of
 from pqn.runs import files
 from pqn.runs.identity import spec_to_dict
 from pqn.runs.json_text import to_json
-from pqn.runs.opened import Trained, open_run
+from pqn.runs.opened import Trained, Which, open_run
 
 CARD, DESCRIPTION = "README.md", "agent.json"
 DEFAULT_FOLDER = "export"  # in the run directory
@@ -40,19 +40,21 @@ def export_run(
     out: str | os.PathLike[str] | None = None,
     train_seed: int | None = None,
     *,
+    checkpoint: Which = "last",
     warn: Callable[[str], None] | None = None,
 ) -> Exported:
-    """Writes the agent of a run's newest intact checkpoint, a description of it and a model card.
+    """Writes the agent of a checkpoint of a run, a description of it and a model card.
 
     Args:
       run: a run directory.
       formats: some of "onnx", "stablehlo" and "safetensors".
       out: the folder; by default `export` in the run directory.
       train_seed: which of the run's seeds; None is the first.
+      checkpoint: which one; see `pqn.load`.
       warn: told what the user should know, in a sentence; by default a Python warning.
 
     Raises:
-      PqnError: with a sentence: not a run, no intact checkpoint, a missing package, or a file that cannot be written.
+      PqnError: with a sentence: not a run, no such checkpoint, a missing package, or a file that cannot be written.
     """
     for name in formats:
         if name not in FORMATS:
@@ -60,7 +62,7 @@ def export_run(
                 f"there is no format {name!r}; it must be one of {', '.join(FORMATS)}{suggest(name, FORMATS)}"
             )
     opened = open_run(run, warn)
-    trained = opened.newest()
+    trained = opened.trained(checkpoint)
     first, count = trained.config.seed, trained.config.seeds
     seed = first if train_seed is None else train_seed
     if not first <= seed < first + count:

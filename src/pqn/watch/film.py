@@ -17,7 +17,7 @@ from pqn.envs.contract import HostEnv, JaxEnv
 from pqn.errors import RunError
 from pqn.programs.base import HostFactory
 from pqn.programs.evaluation import step_limit
-from pqn.runs.opened import open_run
+from pqn.runs.opened import Which, open_run
 from pqn.watch.compose import frames, texts
 from pqn.watch.episodes import Moment, Player, play
 from pqn.watch.painters import find_painter
@@ -81,6 +81,7 @@ def make_film(
     options: FilmOptions | None = None,
     *,
     env: object = None,
+    checkpoint: Which = "last",
     warn: Callable[[str], None] | None = None,
 ) -> Film:
     """Plays the first full episode of rows × columns environments and draws each step.
@@ -93,15 +94,16 @@ def make_film(
         `agent.mp4` in the run directory, `agent.gif` where there is no ffmpeg.
       options: what to play and how to show it.
       env: where to play, if not in the environment that the run records by name; see `pqn.train`.
+      checkpoint: which one; see `pqn.load`.
       warn: told what the user should know, in a sentence; by default a Python warning.
 
     Raises:
-      PqnError: with a sentence: not a run, no intact checkpoint, an environment without pictures, or no ffmpeg.
+      PqnError: with a sentence: not a run, no such checkpoint, an environment without pictures, or no ffmpeg.
     """
     options = options or FilmOptions()
     enable_compilation_cache()
     opened = open_run(run, warn)
-    source, trained = opened.source(env, "video"), opened.newest()
+    source, trained = opened.source(env, "video"), opened.trained(checkpoint)
     config, (actor, policies) = trained.config, trained.actor()
     index = 0 if options.train_seed is None else options.train_seed - config.seed
     if not 0 <= index < config.seeds:
