@@ -58,7 +58,7 @@ def test_a_piece_ends_with_what_follows_it(length, burn_in):
             {"learner.targets": "rollout"},
             r"batch_statistics joint .* or pqn with learner.targets minibatch; here it is pqn",
         ),
-        ({"algorithm": "ppo"}, r"batch_statistics joint .* here it is ppo"),
+        ({"algorithm": "ppo", "learner.targets": "rollout"}, r"batch_statistics joint .* here it is ppo"),
         ({"learner.batch_statistics": "separate"}, r"batch_statistics separate .* pqn with learner.targets rollout"),
     ],
 )

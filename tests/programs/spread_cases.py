@@ -98,7 +98,7 @@ def resumed(case: str) -> dict[int, dict[str, np.ndarray]]:
 
 
 def difference(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> float:
-    """The largest difference, relative to the largest number of an array; infinity where what cannot be rounded differs.
+    """The largest difference, relative to the largest number of an array; infinity where integers differ.
 
     0: equal to the bit. Everything is compared, in the unit in which it is used. RAdam divides by the root of the mean
     of squares. A batch norm divides by the running standard deviation, and a running mean has no other unit: where the

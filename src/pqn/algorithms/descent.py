@@ -55,7 +55,7 @@ class Descent(abc.ABC):
         if chosen not in ("default", *self.statistics):
             targets = {"joint": "minibatch", "separate": "rollout"}[chosen]
             raise ConfigError(
-                f"learner.batch_statistics {chosen} is for an algorithm that values successors in a gradient step: dqn, "
+                f"learner.batch_statistics {chosen} is for algorithms that value successors in a gradient step: dqn, "
                 f"pqn-replay, or pqn with learner.targets {targets}; here it is {self.config.algorithm} with "
                 f"learner.targets {self.config.learner.targets}; leave it out"
             )
