@@ -62,7 +62,9 @@ def segmented(rollout: Rollout, targets: Array, next_values: Array, length: int)
     if rollout.last_seen is not None:
         seen = jax.tree.map(and_after, seen, Seen(rollout.inputs, rollout.avail, rollout.world), rollout.last_seen)
     return Segments(
-        *seen,
+        inputs=seen.inputs,
+        avail=seen.avail,
+        world=seen.world,
         action=fold(rollout.action),
         reward=fold(rollout.reward),
         discount=fold(rollout.discount),

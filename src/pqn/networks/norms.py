@@ -56,10 +56,9 @@ def in_front_of(norm: str, layer: type[Layer], trains: bool) -> type[Layer]:
 
 
 def _without_gradient_of_biases(params: PyTree) -> PyTree:
-    def held(path: tuple[jax.tree_util.DictKey, ...], value: Array) -> Array:
-        return jax.lax.stop_gradient(value) if path[-1].key == "bias" else value
-
-    return jax.tree_util.tree_map_with_path(held, params)
+    return jax.tree_util.tree_map_with_path(
+        lambda path, value: jax.lax.stop_gradient(value) if path[-1].key == "bias" else value, params
+    )
 
 
 class LayerNorm(nn.Module):
