@@ -150,6 +150,10 @@ class Descent(abc.ABC):
 class OnPolicy(Descent):
     """Learns from the last rollout and forgets it: each epoch is one pass over its segments, in random order."""
 
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        return ("joint",) if self.config.learner.targets == "minibatch" else ("separate",)
+
     @abc.abstractmethod
     def segments(self, rollout: Rollout, hyper: Hyper) -> tuple[Segments, Metrics]:
         """What minibatches are taken from, targets included, and what is to be reported of it."""

@@ -39,6 +39,10 @@ class PPO(OnPolicy):
     """Acting is by `PolicyActor`, the gradient steps are those of `OnPolicy`; here are advantages and loss."""
 
     @property
+    def statistics(self) -> tuple[str, ...]:
+        return ()
+
+    @property
     def actor(self) -> PolicyActor:
         return PolicyActor(self.config, self.spec)
 

@@ -26,10 +26,6 @@ class PQN(OnPolicy):
     def actor(self) -> QActor:
         return QActor(self.config, self.spec)
 
-    @property
-    def statistics(self) -> tuple[str, ...]:
-        return ("joint",) if self.config.learner.targets == "minibatch" else ("separate",)
-
     def segments(self, rollout: Rollout, hyper: Hyper) -> tuple[Segments, Metrics]:
         """λ-returns of the whole rollout, from the values the network acted on, and the pieces to learn from."""
         next_values = jnp.concatenate([rollout.value[1:], rollout.last_value[None]])
