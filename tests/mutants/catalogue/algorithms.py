@@ -91,8 +91,8 @@ LEARNING = [
     mutation(
         "learner-loss-on-the-burn-in",
         PQN,
-        "q = q[self.config.learner.burn_in :]",
-        "q = q[: len(q) - self.config.learner.burn_in]",
+        "whole, q_whole = batch, q[self.config.learner.burn_in :]",
+        "whole, q_whole = batch, q[: len(q) - self.config.learner.burn_in]",
         "Every SMAX preset learns the values of the wrong steps.",
         "algorithms/test_pqn.py::test_the_loss_is_half_the_mean_squared_error_of_the_actions_taken[2]",
         ORACLE,

@@ -327,8 +327,8 @@ TARGETS = [
     mutation(
         "replay-gradient-through-targets",
         REPLAY,
-        "values = jax.lax.stop_gradient(self.values(params, q, batch, fixed))",
-        "values = self.values(params, q, batch, fixed)",
+        "values = jax.lax.stop_gradient(self.values(params, says, batch, fixed))",
+        "values = self.values(params, says, batch, fixed)",
         "Targets pull on the network: no longer a semi-gradient.",
         FROM_BUFFER,
     ),
