@@ -35,7 +35,9 @@ def compared(*cases: str) -> dict[str, dict]:
 def check(found: dict[str, dict]) -> None:
     for case, row in found.items():
         by_devices = row["differences"]
-        most = 0.0 if case.endswith("seeds") else 1e-6  # only sums are rounded differently
+        # Only sums are rounded differently. `batch` takes a variance as a difference of means, which loses some digits.
+        most = {"recurrent, batch norm": 2e-6}.get(case, 1e-6)
+        most = 0.0 if case.endswith("seeds") else most
         assert all(difference <= most for difference in by_devices.values()), (case, by_devices)
 
 
