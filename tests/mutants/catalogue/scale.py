@@ -15,8 +15,10 @@ MUTATIONS = [
         "shards-gradient-clipped-before-it-is-joined",
         "algorithms/descent.py",
         "gradient = shards.mean(gradient)",
-        "gradient = gradient",
-        "Every shard takes a step of its own.",
+        "gradient = shards.mean(\n"
+        "            optax.tree.scale(jnp.minimum(1.0, hyper.max_grad_norm / optax.tree.norm(gradient)), gradient)\n"
+        "        )",
+        "Every shard shortens its own gradient, so that the step depends on how many there are.",
         BY_HAND,
     ),
     mutation(
