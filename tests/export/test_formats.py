@@ -8,13 +8,13 @@ import onnxruntime
 import pytest
 from jax import export as jax_export
 
+from pqn.agent import Agent
 from pqn.algorithms import make_algorithm
 from pqn.config import Config
 from pqn.errors import CheckpointError
 from pqn.export import formats
 from pqn.export.formats import FORMATS
 from pqn.export.model import Model, example
-from pqn.play import Agent
 from pqn.types import EnvSpec
 
 FLOAT, BOOL, BYTE = (np.dtype(name) for name in ("float32", "bool", "uint8"))
@@ -80,14 +80,14 @@ def test_every_batch(exported):
 def test_an_episode_goes_as_the_agents_does(exported, monkeypatch):
     """Actions and scores of a few steps, with masks, memory and the past handed from call to call."""
     model, agent, runs = exported
-    compute, seen = agent._scores, []
+    compute, seen = agent._turn, []
 
     def noting(*args):
-        carry, scores = compute(*args)
+        carry, action, scores = compute(*args)
         seen.append(np.asarray(scores))
-        return carry, scores
+        return carry, action, scores
 
-    monkeypatch.setattr(agent, "_scores", noting)
+    monkeypatch.setattr(agent, "_turn", noting)
     batch, steps = 3, 4
     for run in runs.values():
         agent.reset()

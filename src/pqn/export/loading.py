@@ -10,10 +10,10 @@ import jax.numpy as jnp
 import safetensors
 import safetensors.numpy
 
+from pqn.agent import Agent
 from pqn.algorithms import make_algorithm
 from pqn.errors import CheckpointError, RunError
 from pqn.export.run import DESCRIPTION
-from pqn.play import Agent
 from pqn.runs import files
 from pqn.runs.configs import read_config
 from pqn.runs.identity import spec_from_dict
