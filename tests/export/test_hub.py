@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+import pqn
 from pqn.cli.main import main
 
 
@@ -71,6 +73,31 @@ def test_a_video_goes_along(run, client, tmp_path):
     (run / "agent.gif").symlink_to(secret)
     assert main(["push", str(run), "me/agent"]) == 0
     assert "agent.gif" not in client.uploaded  # a link in a run directory is not followed
+
+
+def test_another_checkpoint_and_no_film_of_the_last_one(run, client, capsys):
+    """The agent is that of the checkpoint asked for. A film in the run shows the last one, so it stays out."""
+    (run / "agent.gif").write_bytes(b"of the last checkpoint")
+    first = sorted((run / "checkpoints").glob("step-*"))[0]
+    steps = int(first.name.removeprefix("step-")) * 64  # of an update of conftest's TINY
+    assert main(["push", str(run), "me/agent", "--checkpoint", str(steps)]) == 0
+    assert json.loads(client.uploaded["agent.json"])["step"] == steps < 640
+    assert "agent.gif" not in client.uploaded
+    assert (
+        f"agent.gif is not uploaded, since it may show another agent of the run; --video {run}"
+        in capsys.readouterr().err
+    )
+    assert main(["push", str(run), "me/agent", "--train-seed", "1"]) == 0
+    assert "agent.gif" not in client.uploaded and "agent.gif is not uploaded" in capsys.readouterr().err
+    words = ["push", str(run), "me/agent", "--checkpoint", "best", "--video", str(run / "agent.gif")]
+    assert main(words) == 0
+    best = pqn.load(run, checkpoint="best")
+    assert json.loads(client.uploaded["agent.json"])["step"] == best.step and "agent.gif" in client.uploaded
+    client.calls.clear()
+    capsys.readouterr()
+    assert "has no checkpoint of 1 steps" in sentence(["push", str(run), "me/agent", "--checkpoint", "1"], capsys)
+    assert "is neither last, best nor a number of steps" in sentence([*words[:3], "--checkpoint", "bets"], capsys)
+    assert not client.calls  # nothing is made on the Hub before there is something to upload
 
 
 def sentence(words: list[str], capsys) -> str:
