@@ -13,7 +13,7 @@ from types import ModuleType
 
 from pqn.errors import RunError, how_to_install, reason
 from pqn.export.run import export_run
-from pqn.runs.opened import Which
+from pqn.runs.opened import Which, open_run
 
 VIDEOS = ("agent.mp4", "agent.gif", "agent.txt")  # what `pqn video` leaves in a run directory
 
@@ -24,6 +24,7 @@ def push_run(
     formats: Sequence[str],
     train_seed: int | None = None,
     *,
+    network: object = None,
     checkpoint: Which = "last",
     video: str | os.PathLike[str] | None = None,
     private: bool = False,
@@ -36,6 +37,7 @@ def push_run(
       repository: "owner/name"; it is created where it does not exist.
       formats: see `export_run`.
       train_seed: which of the run's seeds; None is the first.
+      network: the network, where the run was trained with one of your own; see `pqn.train`.
       checkpoint: which one; see `pqn.load`.
       video: a film to add; by default the one that `pqn video` left in the run directory, if any, unless a seed or
         another checkpoint than the last is asked for, which that film may not show.
@@ -52,7 +54,8 @@ def push_run(
     if client.get_token() is None:
         raise RunError("there is no Hugging Face token: run `hf auth login`, or set HF_TOKEN")
     with tempfile.TemporaryDirectory() as folder:
-        exported = export_run(run, formats, folder, train_seed, checkpoint=checkpoint, warn=warn)
+        open_run(run, warn).given_network(network, "push")
+        exported = export_run(run, formats, folder, train_seed, network=network, checkpoint=checkpoint, warn=warn)
         names = exported.names
         film = _film(Path(run), video)
         if film is not None and video is None and (checkpoint != "last" or train_seed is not None):
