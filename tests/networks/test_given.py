@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import flax.linen as nn
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import tiny
+from hub import Client
 from opening import Listening
 
 import pqn
@@ -174,11 +174,7 @@ def test_by_name_from_the_command_line(tmp_path, monkeypatch, capsys):
     assert main(["video", "run", "--network", "my_networks:make", "--max-steps", "2", "-o", "film.gif"]) == 0
     assert main(["export", "run", "--network", "my_networks:make"]) == 0
     assert """load_exported(".", network='my_networks:make')""" in Path("run/export/README.md").read_text()
-    hub = ModuleType("huggingface_hub")
-    hub.__dict__.update(
-        get_token=lambda: "token", HfApi=lambda: hub, create_repo=lambda *_, **__: "", upload_folder=lambda **_: None
-    )
-    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Client())
     assert main(["push", "run", "me/agent", "--network", "my_networks:make"]) == 0
     sys.modules.pop("my_networks")
     Path("made").unlink()
