@@ -56,7 +56,11 @@ class Agent:
         self._carry, self._batch = None, None
 
     def q_values(self, obs: ArrayLike, *, first: ArrayLike | None = None, reward: ArrayLike = 0.0) -> np.ndarray:
-        """Q-values of one observation, [A], or of a batch, [B, A] (with several agents [M, A] and [B, M, A])."""
+        """Q-values of one observation, [A], or of a batch, [B, A] (with several agents [M, A] and [B, M, A]).
+
+        An algorithm without Q-values, such as PPO, has the logarithms of its actions' probabilities here, up to a
+        constant: the best action has the largest one, too.
+        """
         batch, single = self._batched(obs)
         return np.asarray(self._unbatch(self._step(batch, first, reward), single))
 
