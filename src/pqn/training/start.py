@@ -14,6 +14,7 @@ from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs.source import EnvSource, given
 from pqn.errors import CheckpointError, ConfigError, Interrupted, PqnError, explained
+from pqn.fields import brief
 from pqn.networks.given import with_network
 from pqn.programs.base import Program
 from pqn.programs.make import make_program
@@ -60,6 +61,8 @@ def train(
     Raises:
       PqnError: with a sentence for the user. `Interrupted` after Ctrl-C, `Diverged` on NaN or infinity.
     """
+    if not isinstance(config, Config):
+        raise ConfigError(f"config is {brief(config)}; it must be a Config, such as pqn.preset('cartpole')")
     config, seen = with_network(config, network).validate(), as_callbacks(callbacks)
     if overwrite and out is None:
         raise ConfigError("overwrite is for a run directory that you name; name it with out")
