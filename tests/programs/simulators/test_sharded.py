@@ -81,7 +81,8 @@ def test_a_resumed_run_with_shards_goes_on(tmp_path, kind):
     cut = pqn.resume(tmp_path / "cut", env=make(kind), progress=listening)
     assert any("starts new ones" in line for line in listening.said) == (kind is HostFromJax)
     whole = pqn.train(config, env=make(kind), out=tmp_path / "whole", progress=QUIET)
-    evals = [[row for row in read_metrics(run / "metrics.jsonl") if row["kind"] == "eval"] for run in (whole.run, cut.run)]
+    rows = [read_metrics(run / "metrics.jsonl") for run in (whole.run, cut.run)]
+    evals = [[row for row in each if row["kind"] == "eval"] for each in rows]
     assert [row["update"] for row in evals[1]] == [2, 4, 6, 8, 10] == [row["update"] for row in evals[0]]
     assert np.shape(evals[0][0]["returns"]) == (1, 4) and np.shape(evals[0][-1]["returns"]) == (1, 4)
     if kind is Savable:
