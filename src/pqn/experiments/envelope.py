@@ -203,7 +203,8 @@ def read(path: Path) -> Envelope:
 def read_arm(out: Path, experiment: str, arm: str) -> Iterator[tuple[Path, Envelope | RunError]]:
     """The results of an arm with their files, oldest name first; in place of a damaged one, what is wrong with it."""
     folder = out / experiment / arm
-    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+    # By stem: the second result of a minute is called "…-2.json", which would come before "….json".
+    for path in sorted(folder.glob("*.json"), key=lambda path: path.stem) if folder.is_dir() else ():
         try:
             found = read(path)
             if (found.experiment, found.arm) != (experiment, arm):

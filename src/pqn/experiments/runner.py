@@ -22,6 +22,7 @@ from pqn.experiments.deadline import Deadline
 from pqn.experiments.envelope import Envelope
 from pqn.experiments.paper import Arm, experiment
 from pqn.experiments.record import CALLS, Call, now, write_json
+from pqn.fleet.arms import Left
 from pqn.progress import Progress
 from pqn.runs import files
 from pqn.runs.begun import begun
@@ -33,7 +34,7 @@ DONE, FAILED = "done", "failed.json"
 USABLE = 0.85  # of a device's memory
 
 
-class TimeIsUp(PqnError):
+class TimeIsUp(Left):
     """The deadline came before the arm was finished; what was done is saved."""
 
 
@@ -106,12 +107,17 @@ def command(arm: Arm, share: float = 1.0, seeds: int | None = None) -> str:
 
 def finished(arm: Arm, share: float, seeds: int, out: Path) -> Path | None:
     """The newest complete result of this share, or of a larger one, with as many seeds."""
-    found = [
+    found = complete(arm, share, seeds, out)
+    return found[-1] if found else None
+
+
+def complete(arm: Arm, share: float, seeds: int, out: Path) -> list[Path]:
+    """All complete results of this share, or of a larger one, with as many seeds."""
+    return [
         path
         for path, result in envelope.read_arm(out, arm.experiment, arm.name)
         if isinstance(result, Envelope) and result.complete and result.share >= share and len(result.seeds) >= seeds
     ]
-    return found[-1] if found else None
 
 
 def unfinished(arm: Arm, share: float, seeds: int, out: Path) -> Path | None:

@@ -84,8 +84,8 @@ MUTATIONS = [
     mutation(
         "failure-hidden",
         "experiments/campaign.py",
-        'return Outcome(arm, "failed", why=sentence)',
-        'return Outcome(arm, "left", why=sentence)',
+        'return Outcome(arm, "failed", why=said)',
+        'return Outcome(arm, "left", why=said)',
         "A failed arm looks like one for which there was no time.",
         "experiments/test_campaign.py::test_an_arm_that_fails_is_told_and_the_others_go_on",
     ),
