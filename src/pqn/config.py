@@ -95,7 +95,8 @@ class NetworkConfig(Options, prefix="network."):
     """Initialiser of the hidden kernels. `orthogonal` has a gain of √2."""
     conv: Literal["matmul", "native", "fused"] = "matmul"
     """How convolutions are computed; the parameters are the same. `matmul`: slices and one matrix product. `native`:
-    XLA's convolution. `fused`: hand-written GPU kernels for the `grid` torso, `matmul` where they cannot be used."""
+    XLA's convolution. `fused`: hand-written GPU kernels for the `grid` torso, `matmul` where they cannot be used, as
+    on a CPU or with a JAX that has no Triton backend."""
     memory: Literal["none", "lstm", "gru", "mingru", "lru"] = "none"
     """Recurrent layers between torso and head. `mingru` and `lru` are linear in their state: they are trained without a
     loop over time."""
