@@ -42,7 +42,7 @@ def step_by_step(a, b, first, start):
 
 
 def pull_back(a, first, start, states, to_states):
-    """The derivative of that, in the same manner, for a sum of products with `to_states` (real and imaginary halves)."""
+    """The derivative of that, in the same manner, for a loss whose derivative is `to_states`."""
     before = np.concatenate([start[None], states[:-1]]) * ~first[..., None]
     later, to_a, to_b = np.zeros_like(start), [], []
     for t in reversed(range(len(states))):
