@@ -41,7 +41,7 @@ def unroll(steps: int, at_most: int = 4) -> int:
 def scans_in_parallel() -> bool:
     """Whether to compute a linear recurrence over T steps in log₂ T rounds, instead of step by step.
 
-    A CPU computes both about equally fast, and compiles the loop in a fraction of the time: `bench.memories --gradient`.
+    On a CPU both are about equally fast, and the loop compiles in a fraction of the time: `bench.memories --gradient`.
     """
     return jax.default_backend() != "cpu"
 

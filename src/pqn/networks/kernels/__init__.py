@@ -1,4 +1,4 @@
-"""Kernels written by hand for accelerators. They are optional: what uses them has a plain twin that computes the same."""
+"""Kernels written by hand for accelerators. They are optional: each has a plain twin that computes the same."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def convolutions() -> ModuleType | None:
         return importlib.import_module("pqn.networks.kernels.fused")
     except (ImportError, AttributeError):
         warnings.warn(
-            f"network.conv is fused, but JAX {jax.__version__} has not the Triton backend that these kernels are written "
-            "for; convolutions are computed as with network.conv matmul, which gives the same but takes longer",
+            f"network.conv is fused, but JAX {jax.__version__} has not the Triton backend that these kernels need; "
+            "convolutions are computed as with network.conv matmul, which gives the same but takes longer",
             stacklevel=2,
         )
         return None
