@@ -1,10 +1,10 @@
 """Which memory learns most, at equal steps and in equal time; and what a gradient step of each costs.
 
-    python -m bench.memories --out runs/memories                          # MemoryChain and masked CartPole, on a CPU
+    python -m bench.memories --out runs/memories                # MemoryChain and masked CartPole, small, on a CPU
     python -m bench.memories smax-2s3z craftax-classic-rnn --out runs/memories-gpu
     python -m bench.memories --gradient --steps 128 --batch 40 --size 512
 
-The first two train each preset with each memory and write a JSON file: greedy returns along the run, and the time of an
+The first two train each task with each memory and write a JSON file: greedy returns along the run, and the time of an
 update. That time is measured after the trainings, by turns, best of several rounds, so that a machine which others use
 treats all alike. "Equal minutes" is what each has learned when the fastest has finished, by these times.
 
@@ -24,7 +24,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bench.programs import compiled_updates
 from bench.timing import seconds
 from pqn.config import Config
 from pqn.device import compiler_options, enable_compilation_cache
@@ -36,13 +35,16 @@ from pqn.progress import Progress
 from pqn.runs.provenance import describe_source
 from pqn.training import train
 
-# Small enough for two cores: a tenth of the units. On other presets, as on a GPU, nothing is changed.
+# Small enough for two cores: a quarter of the units, a third of the steps.
 SMALL = {"network.hidden": (64,), "network.memory_size": 64, "learner.minibatches": 4, "total_steps": 300_000}
-CHANGED: dict[str, dict[str, Any]] = {
-    "memory-chain": SMALL,
-    "cartpole-rnn": SMALL | {"learner.lr": 1e-3},
+SHORT = {"env.kwargs": {"memory_length": 30}, "learner.rollout_steps": 64, "total_steps": 200_000}
+# Name of a task -> its preset, and what is changed. Other presets, as for a GPU, are taken as they are.
+TASKS: dict[str, tuple[str, dict[str, Any]]] = {
+    "chain-30": ("memory-chain", SMALL | SHORT),
+    "chain-100": ("memory-chain", SMALL),
+    "masked-cartpole": ("cartpole-rnn", SMALL | {"learner.lr": 1e-3}),
 }
-ROUNDS = 5
+ROUNDS = 10
 
 
 def compare(name: str, memories: list[str], seeds: int, out: Path) -> dict[str, Any]:
@@ -55,11 +57,13 @@ def compare(name: str, memories: list[str], seeds: int, out: Path) -> dict[str, 
     for row in rows.values():
         row["minutes"] = round(row["updates"] * row["ms_per_update"] / 60e3, 3)
         row["return_at_equal_minutes"] = at_update(row, budget / row["ms_per_update"])
-    return {"preset": name, "options": CHANGED.get(name, {}), "seeds": seeds, "rows": list(rows.values())}
+    started, options = TASKS.get(name, (name, {}))
+    return {"task": name, "preset": started, "options": options, "seeds": seeds, "rows": list(rows.values())}
 
 
 def configure(name: str, kind: str, seeds: int) -> Config:
-    return preset(name, CHANGED.get(name, {}) | {"network.memory": kind, "eval.count": 15}, seeds=seeds)
+    name, options = TASKS.get(name, (name, {}))
+    return preset(name, options | {"network.memory": kind, "eval.count": 15}, seeds=seeds)
 
 
 def learn(config: Config, run: Path) -> dict[str, Any]:
@@ -96,14 +100,16 @@ def at_update(row: dict[str, Any], update: float) -> float:
 
 def update_times(configs: dict[str, Config]) -> dict[str, float]:
     """Milliseconds of an update with each memory, all seeds: the best of several rounds in which they take turns."""
-    calls, best = {}, dict.fromkeys(configs, float("inf"))
+    programs, states, best = {}, {}, dict.fromkeys(configs, float("inf"))
     for kind, config in configs.items():
-        config = config.replace({"eval.count": 0})
-        program = CompiledProgram(config, lambda n, env=config.env: registry.make(env.name, n, **env.kwargs))
-        calls[kind] = compiled_updates(program, 2)
+        programs[kind] = CompiledProgram(config, lambda n, env=config.env: registry.make(env.name, n, **env.kwargs))
+        programs[kind].compile()  # as the training did: the compilation cache has it
+        states[kind] = jax.block_until_ready(programs[kind].init())
     for _ in range(ROUNDS):
-        for kind, (function, given) in calls.items():
-            best[kind] = min(best[kind], seconds(function, *given, repeats=2) / 2)
+        for kind, program in programs.items():
+            began = time.perf_counter()
+            states[kind], _ = jax.block_until_ready(program.chunk(states[kind], 1))
+            best[kind] = min(best[kind], time.perf_counter() - began)
     return {kind: round(1e3 * value, 3) for kind, value in best.items()}
 
 
@@ -145,7 +151,7 @@ def gradients(given: argparse.Namespace) -> None:
 
 def table(found: dict[str, Any]) -> str:
     lines = [
-        f"{found['preset']}, {found['seeds']} seeds",
+        f"{found['task']}, {found['seeds']} seeds",
         f"{'memory':8} {'return':>8} {'over run':>9} {'equal minutes':>14} {'ms/update':>10} {'parameters':>11}",
     ]
     for row in found["rows"]:
@@ -158,7 +164,7 @@ def table(found: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("presets", nargs="*", default=["memory-chain", "cartpole-rnn"])
+    parser.add_argument("tasks", nargs="*", default=list(TASKS), help=f"{', '.join(TASKS)}, or presets as they are")
     parser.add_argument("--memories", nargs="+", choices=sorted(memory.CELLS), default=["gru", "lstm", "mingru", "lru"])
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument(
@@ -173,16 +179,16 @@ def main() -> None:
     enable_compilation_cache()
     if given.gradient:
         return gradients(given)
-    words = ["python -m bench.memories", *given.presets, "--seeds", str(given.seeds)]
+    words = ["python -m bench.memories", *given.tasks, "--seeds", str(given.seeds)]
     data: dict[str, Any] = {
         "command": " ".join(words),
         "commit": describe_source()["commit"],
         "device": jax.devices()[0].device_kind,
     }
-    data |= {"date": time.strftime("%Y-%m-%d"), "presets": []}
-    for name in given.presets:
-        data["presets"].append(compare(name, given.memories, given.seeds, given.out))
-        print(table(data["presets"][-1]), flush=True)
+    data |= {"date": time.strftime("%Y-%m-%d"), "tasks": []}
+    for name in given.tasks:
+        data["tasks"].append(compare(name, given.memories, given.seeds, given.out))
+        print(table(data["tasks"][-1]), flush=True)
         (given.out / "memories.json").write_text(json.dumps(data, indent=1) + "\n")
 
 
