@@ -40,6 +40,14 @@ NETWORKS = {
         SMALL | {"network.memory": "lstm", "network.memory_size": 6, "network.memory_layers": 2},
         EnvSpec("team", (4,), FLOAT, 3, num_agents=2, masked=True),
     ),
+    "mingru": (
+        SMALL | {"network.memory": "mingru", "network.memory_size": 6, "network.last_action": True},
+        EnvSpec("flat", (4,), FLOAT, 3),
+    ),
+    "lru": (
+        SMALL | {"network.memory": "lru", "network.memory_size": 6, "network.memory_layers": 2},
+        EnvSpec("team", (4,), FLOAT, 3, num_agents=2),
+    ),
 }
 
 
