@@ -54,6 +54,9 @@ class Program(Protocol):
     config: Config
     algorithm: Algorithm
     compile_seconds: float
+    """From the first trace to the last compiled program."""
+    trace_seconds: float
+    """Of these, until the compiler had been given all of them."""
     memory: MemoryPlan | None
     """Known once the program is compiled."""
 

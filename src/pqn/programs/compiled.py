@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import jax
@@ -24,6 +23,7 @@ from pqn.device import compiler_options, over_seeds, planned, require_memory, si
 from pqn.errors import ConfigError
 from pqn.programs import evaluation, rollout
 from pqn.programs.base import JaxFactory, RunState, Totals, restored_learner, saved_learner
+from pqn.programs.compiling import compile_all
 from pqn.programs.keys import evaluation_key, seed_keys, update_keys
 from pqn.programs.memory import MemoryPlan
 from pqn.programs.shard_mesh import SAME, ShardMesh, device_axes, shard_axes
@@ -63,7 +63,7 @@ class CompiledProgram:
         self.total_names = sorted(self._reported.keys() - HEALTH)
         self.mesh = ShardMesh(config.shards, devices)
         self._axes = device_axes(config.shards)
-        self.compile_seconds = 0.0
+        self.compile_seconds = self.trace_seconds = 0.0
         self.memory: MemoryPlan | None = None
 
     # --- one shard of one seed ----------------------------------------------------------------------------------
@@ -156,10 +156,7 @@ class CompiledProgram:
         jobs = {"chunk": self.lower_chunk, "init": self._lower_init}
         if self.config.eval.count:
             jobs["evaluate"] = self._lower_evaluate
-        with ThreadPoolExecutor(len(jobs)) as pool:  # XLA compiles outside the interpreter lock
-            options = compiler_options(self.env)
-            futures = {name: pool.submit(lambda job=job: job().compile(options)) for name, job in jobs.items()}
-            self._compiled = {name: future.result() for name, future in futures.items()}
+        self._compiled, self.trace_seconds = compile_all(jobs, compiler_options(self.env))
         most = planned(self._compiled.values())
         require_memory(most)
         shape = self.state_shape

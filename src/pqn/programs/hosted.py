@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
@@ -20,6 +19,7 @@ from pqn.device import compiler_options, over_seeds_but_last, planned, require_m
 from pqn.programs import evaluation, rollout
 from pqn.programs.base import RunState, Totals, restored_learner, saved_learner
 from pqn.programs.compiled import CompiledProgram
+from pqn.programs.compiling import compile_all
 from pqn.programs.host_buffer import HostBuffer
 from pqn.programs.keys import update_keys
 from pqn.programs.memory import MemoryPlan
@@ -48,7 +48,7 @@ class HostedProgram:
         self.host = HostBuffer(self.algorithm, self.config.seeds)
         learner = whole.state_shape.learner._replace(buffer=())
         self.state_shape = whole.state_shape._replace(learner=learner)
-        self.compile_seconds = 0.0
+        self.compile_seconds = self.trace_seconds = 0.0
         self.memory: MemoryPlan | None = None
 
     # --- one seed -----------------------------------------------------------------------------------------------
@@ -86,10 +86,7 @@ class HostedProgram:
             "learn": lambda: learn.lower(*given),
             "evaluate": lambda: jax.jit(self._evaluate).lower(self.state_shape.learner, whole.seeds),
         }
-        with ThreadPoolExecutor(len(jobs)) as pool:
-            options = compiler_options(whole.env)
-            futures = {name: pool.submit(lambda job=job: job().compile(options)) for name, job in jobs.items()}
-            self._compiled = {name: future.result() for name, future in futures.items()}
+        self._compiled, self.trace_seconds = compile_all(jobs, compiler_options(whole.env))
         most = planned(self._compiled.values())
         require_memory(most)
         learner = self.state_shape.learner._replace(buffer=self.host.shape())

@@ -26,6 +26,7 @@ from pqn.runs.identity import identify
 from pqn.runs.loggers import check_loggers
 from pqn.runs.opened import OpenedRun, Trained, describe, differences, open_run
 from pqn.training import extension, initial
+from pqn.training.clock import Clock
 from pqn.training.loop import Loop
 from pqn.training.result import Result
 
@@ -60,7 +61,7 @@ def train(
     Raises:
       PqnError: with a sentence for the user. `Interrupted` after Ctrl-C, `Diverged` on NaN or infinity.
     """
-    config, seen = with_network(config, network).validate(), as_callbacks(callbacks)
+    clock, config, seen = Clock(), with_network(config, network).validate(), as_callbacks(callbacks)
     if overwrite and out is None:
         raise ConfigError("overwrite is for a run directory that you name; name it with out")
     check_loggers(config.log.to)
@@ -85,7 +86,7 @@ def train(
         run.write_json(runs.CONFIG, config.to_dict())
         if rounded := config.rounding():
             progress.note(rounded)
-        loop = Loop(program, run, progress, about, seen)
+        loop = Loop(program, run, progress, about, seen, clock)
         loop.compile()
         if policy is None:
             return loop.fit(program.init())
@@ -117,7 +118,7 @@ def resume(
     Raises:
       PqnError: with a sentence for the user: what was found is not this run, or not its environment.
     """
-    progress, seen = shared.progress_of(progress), as_callbacks(callbacks)
+    clock, progress, seen = Clock(), shared.progress_of(progress), as_callbacks(callbacks)
     with shared.open_locked(run) as directory, contextlib.ExitStack() as stack:
         opened = open_run(directory, progress.warn)
         source = opened.source(env, "resume")
@@ -138,7 +139,7 @@ def resume(
         origin = trained.contents.metadata.get("init_from") if trained else None
         network_now = network_identity(program.algorithm.actor)
         about = About(opened.id, identity, network_now, origin if isinstance(origin, dict) else None)
-        loop = Loop(program, directory, progress, about, seen)
+        loop = Loop(program, directory, progress, about, seen, clock)
         loop.restore(trained)
         if loop.update >= config.updates:
             progress.note(f"{run} is already complete ({config.updates} updates)")

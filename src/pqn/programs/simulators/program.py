@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
@@ -24,6 +23,7 @@ from pqn.config import Config
 from pqn.device import compiler_options, over_seeds, over_seeds_but_last, planned, require_memory
 from pqn.errors import ConfigError, EnvFailed
 from pqn.programs.base import HostFactory, RunState, Totals, restored_learner, saved_learner
+from pqn.programs.compiling import compile_all
 from pqn.programs.evaluation import Evaluation, step_limit
 from pqn.programs.host_buffer import HostBuffer
 from pqn.programs.keys import evaluation_key, seed_keys, update_keys
@@ -74,7 +74,7 @@ class SimulatorProgram:
         self.hyper = Hyper.of(config)
         self.seeds = jnp.arange(config.seed, config.seed + config.seeds)
         self.layout = Layout.of(config, spec, groups)
-        self.compile_seconds = 0.0
+        self.compile_seconds = self.trace_seconds = 0.0
         self.memory: MemoryPlan | None = None
         # With overlap a simulator may fail after the buffer has changed, and the state before that is to be saved.
         self._in_place = not config.simulators.overlap
@@ -186,13 +186,8 @@ class SimulatorProgram:
 
     def _compile(self, jobs: dict[str, PyTree], shapes: dict[str, tuple[PyTree, ...]]) -> None:
         """Compiles the jobs that have shapes, side by side."""
-        with ThreadPoolExecutor(len(shapes)) as threads:
-            options = compiler_options()
-            futures = {
-                name: threads.submit(lambda name=name: jobs[name].lower(*shapes[name]).compile(options))
-                for name in shapes
-            }
-            self._compiled = {name: future.result() for name, future in futures.items()}
+        lower = {name: lambda name=name: jobs[name].lower(*shapes[name]) for name in shapes}
+        self._compiled, self.trace_seconds = compile_all(lower, compiler_options())
 
     def _collected_shape(self, learner: LearnerState, key: Array) -> Collected:
         """Shapes of a rollout, from those of S learners and keys."""
