@@ -99,11 +99,14 @@ class SpreadProgram:
                 "a buffer in the host's memory (replay.place) is for one device; lower replay.size so that it fits the "
                 "device, or let JAX see one device only"
             )
+        self.planned_updates = config.updates
         self.compile_seconds = self.trace_seconds = 0.0
         self.memory: MemoryPlan | None = None
 
     def compile(self) -> None:
         began = time.perf_counter()
+        for part in self.parts:
+            part.planned_updates = self.planned_updates
         # The first alone: where compiled programs are cached, the others are read from there.
         self.parts[0].compile()
         self._each(lambda part: part.compile(), self.parts[1:])

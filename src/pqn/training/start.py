@@ -149,6 +149,7 @@ def resume(
         stack.enter_context(_failures(directory))
         if loop.reason:  # the callbacks would have ended it where it stands
             return loop.finish()
+        program.planned_updates = history.at(opened.config, opened.history, -1).updates if trained else config.updates
         loop.compile()
         return loop.fit(program.init() if state is None else program.restore(state, progress.note))
 

@@ -20,10 +20,11 @@ from pqn.algorithms import make_algorithm
 from pqn.algorithms.base import Hyper, LearnerState, Metrics, Progress, Work
 from pqn.algorithms.packing import named
 from pqn.config import Config
-from pqn.device import compiler_options, over_seeds, over_seeds_but_last, planned, require_memory
+from pqn.device import compiler_options, over_seeds, over_seeds_but_last, planned, require_memory, worth_doubling
 from pqn.errors import ConfigError, EnvFailed
+from pqn.loops import repeated
 from pqn.programs.base import HostFactory, RunState, Totals, restored_learner, saved_learner
-from pqn.programs.compiling import compile_all
+from pqn.programs.compiling import Job, compile_all
 from pqn.programs.evaluation import Evaluation, step_limit
 from pqn.programs.host_buffer import HostBuffer
 from pqn.programs.keys import evaluation_key, seed_keys, update_keys
@@ -74,6 +75,7 @@ class SimulatorProgram:
         self.hyper = Hyper.of(config)
         self.seeds = jnp.arange(config.seed, config.seed + config.seeds)
         self.layout = Layout.of(config, spec, groups)
+        self.planned_updates = config.updates
         self.compile_seconds = self.trace_seconds = 0.0
         self.memory: MemoryPlan | None = None
         # With overlap a simulator may fail after the buffer has changed, and the state before that is to be saved.
@@ -122,7 +124,8 @@ class SimulatorProgram:
     def descend_one(self, progress: Progress, work: Work, given: tuple[Hyper, Array]) -> tuple[Progress, Metrics]:
         """One piece of the gradient steps; `given` has the hyperparameters and the number of its first step."""
         hyper, start = given
-        return self.algorithm.descend(progress, work.part(start, self._piece), hyper)
+        with repeated(self.planned_updates, self.doubled):
+            return self.algorithm.descend(progress, work.part(start, self._piece), hyper)
 
     def finish_one(
         self, state: LearnerState, progress: Progress, work: Work, metrics: list[Metrics], finished: Finished
@@ -184,10 +187,16 @@ class SimulatorProgram:
         self._compile_acting()
         self.compile_seconds = time.perf_counter() - began
 
+    @property
+    def doubled(self) -> bool:
+        """Whether the run is long enough for the loop over gradient steps to be doubled."""
+        return worth_doubling(self.planned_updates * self._gradient_steps)
+
     def _compile(self, jobs: dict[str, PyTree], shapes: dict[str, tuple[PyTree, ...]]) -> None:
         """Compiles the jobs that have shapes, side by side."""
-        lower = {name: lambda name=name: jobs[name].lower(*shapes[name]) for name in shapes}
-        self._compiled, self.trace_seconds = compile_all(lower, compiler_options())
+        options = compiler_options(None, self.doubled)
+        lower = {name: Job(lambda name=name: jobs[name].lower(*shapes[name]), options) for name in shapes}
+        self._compiled, self.trace_seconds = compile_all(lower)
 
     def _collected_shape(self, learner: LearnerState, key: Array) -> Collected:
         """Shapes of a rollout, from those of S learners and keys."""
