@@ -80,7 +80,8 @@ program = program_of(sys.argv[1], int(sys.argv[2]))
 state = jax.eval_shape(jax.vmap(program.init_one), program.seeds)
 traced = jax.jit(program._chunk).trace(state, program.hyper, jnp.int32(2))
 sys.stdout.write(traced.lower(lowering_platforms=("cuda" if backend == "gpu" else "cpu",)).as_text())
-sys.stdout.write(f"compiler options: {device.compiler_options(program.env)}")
+given = (program.doubled,) if hasattr(program, "doubled") else ()  # older revisions double always
+sys.stdout.write(f"compiler options: {device.compiler_options(program.env, *given)}")
 """
 
 

@@ -77,7 +77,7 @@ def test_a_run_explains_itself(finished_run):
     run, summary = finished_run.run, finished_run.summary
     assert summary["steps"] == 640 and summary["seeds"] == 2 and len(summary["eval_return"]["per_seed"]) == 2
     wanted = {"preset", "env", "steps", "seeds", "wall_seconds", "compile_seconds", "steps_per_second", "device"}
-    wanted |= {"peak_memory_bytes"}
+    wanted |= {"peak_memory_bytes", "process_seconds"}
     assert wanted <= summary.keys()
     config = json.loads((run / "config.json").read_text())
     assert pqn.Config.from_dict(config) == tiny(seeds=2)
