@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -110,11 +111,13 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def session(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, finished_run: Any, request: pytest.FixtureRequest) -> Any:
     """Executes code of the documentation in an empty directory; trainings are small, whoever starts them."""
     from documented import Session, small
+    from hub import Client
 
     from pqn import training
 
     train = training.train
     monkeypatch.setattr(training, "train", lambda config, **rest: train(small(config), **rest))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Client())
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("MPLBACKEND", "agg")

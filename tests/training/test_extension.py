@@ -15,6 +15,7 @@ import pqn
 from pqn.algorithms.base import schedules
 from pqn.cli.main import main
 from pqn.errors import CheckpointError, ConfigError, RunError
+from pqn.programs.compiled import CompiledProgram
 from pqn.progress import Progress
 from pqn.runs.metrics import read_metrics
 from pqn.runs.opened import open_run
@@ -162,3 +163,19 @@ def test_a_part_of_a_long_run_goes_on_to_the_same_bits(tmp_path, finished_run, c
     assert "greedy return" in capsys.readouterr().out
     same_learner(run, finished_run.run)
     np.testing.assert_equal(plan(run)["history"][0]["options"], {"total_steps": [320, 640]})
+
+
+def test_a_run_trained_on_keeps_the_layout_of_its_first_plan(longer, tmp_path, monkeypatch):
+    """On an accelerator more may be unrolled for a longer run, and another program may round otherwise."""
+    run, planned = copy_of(longer[0], tmp_path), []
+
+    def stop(program: CompiledProgram) -> None:
+        planned.append(program.planned_updates)
+        raise RunError("far enough")
+
+    monkeypatch.setattr(CompiledProgram, "compile", stop)
+    with pytest.raises(RunError, match="far enough"):
+        pqn.resume(run, total_steps=6400, progress=QUIET)
+    with pytest.raises(RunError, match="far enough"):
+        pqn.train(tiny(total_steps=6400), out=tmp_path / "new", progress=QUIET)
+    assert planned == [320 // 64, 6400 // 64]

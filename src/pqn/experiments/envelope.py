@@ -152,8 +152,8 @@ class Envelope:
 def write(out: Path, envelope: Envelope) -> Path:
     """Writes a result to its place under `out`; an existing file is never replaced.
 
-    The runs behind a result name it: where they have a result already, because the process ended right after writing
-    it, that one is returned.
+    The runs behind a result and their length name it: where they have a result already, because the process ended right
+    after writing it, that one is returned.
 
     Raises:
       RunError: nothing can be written there.
@@ -161,7 +161,7 @@ def write(out: Path, envelope: Envelope) -> Path:
     envelope.check()
     folder = out / envelope.experiment / envelope.arm
     for path, found in read_arm(out, envelope.experiment, envelope.arm):
-        if isinstance(found, Envelope) and envelope.runs and found.runs == envelope.runs:
+        if isinstance(found, Envelope) and found.runs and (found.runs, found.steps) == (envelope.runs, envelope.steps):
             return path
     try:
         folder.mkdir(parents=True, exist_ok=True)

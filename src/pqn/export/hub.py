@@ -6,12 +6,14 @@ import importlib
 import os
 import shutil
 import tempfile
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
 from pqn.errors import RunError, how_to_install, reason
 from pqn.export.run import export_run
+from pqn.runs.opened import Which, open_run
 
 VIDEOS = ("agent.mp4", "agent.gif", "agent.txt")  # what `pqn video` leaves in a run directory
 
@@ -22,6 +24,8 @@ def push_run(
     formats: Sequence[str],
     train_seed: int | None = None,
     *,
+    network: object = None,
+    checkpoint: Which = "last",
     video: str | os.PathLike[str] | None = None,
     private: bool = False,
     warn: Callable[[str], None] | None = None,
@@ -33,7 +37,10 @@ def push_run(
       repository: "owner/name"; it is created where it does not exist.
       formats: see `export_run`.
       train_seed: which of the run's seeds; None is the first.
-      video: a film to add; by default the one that `pqn video` left in the run directory, if any.
+      network: the network, where the run was trained with one of your own; see `pqn.train`.
+      checkpoint: which one; see `pqn.load`.
+      video: a film to add; by default the one that `pqn video` left in the run directory, if any, unless a seed or
+        another checkpoint than the last is asked for, which that film may not show.
       private: of a new repository.
       warn: told what the user should know.
 
@@ -47,9 +54,15 @@ def push_run(
     if client.get_token() is None:
         raise RunError("there is no Hugging Face token: run `hf auth login`, or set HF_TOKEN")
     with tempfile.TemporaryDirectory() as folder:
-        exported = export_run(run, formats, folder, train_seed, warn=warn)
+        open_run(run, warn).given_network(network, "push")
+        exported = export_run(run, formats, folder, train_seed, network=network, checkpoint=checkpoint, warn=warn)
         names = exported.names
         film = _film(Path(run), video)
+        if film is not None and video is None and (checkpoint != "last" or train_seed is not None):
+            # What `pqn video RUN` leaves shows the first seed of the last checkpoint.
+            told = f"{film} is not uploaded, since it may show another agent of the run; --video {film} adds it"
+            (warn or warnings.warn)(told)
+            film = None
         if film is not None:
             names.append(film.name)
             try:

@@ -101,15 +101,19 @@ class SpreadProgram:
                 "a buffer in the host's memory (replay.place) is for one device; lower replay.size so that it fits the "
                 "device, or let JAX see one device only"
             )
-        self.compile_seconds = 0.0
+        self.planned_updates = config.updates
+        self.compile_seconds = self.trace_seconds = 0.0
         self.memory: MemoryPlan | None = None
 
     def compile(self) -> None:
         began = time.perf_counter()
+        for part in self.parts:
+            part.planned_updates = self.planned_updates
         # The first alone: where compiled programs are cached, the others are read from there.
         self.parts[0].compile()
         self._each(lambda part: part.compile(), self.parts[1:])
         self.memory = MemoryPlan.total([part.memory for part in self.parts if part.memory is not None])
+        self.trace_seconds = self.parts[0].trace_seconds  # the others trace while programs of others compile
         self.compile_seconds = time.perf_counter() - began
 
     def init(self) -> tuple[RunState, ...]:

@@ -30,6 +30,7 @@ from pqn.runs.loggers import open_loggers, scalars
 from pqn.runs.metrics import MetricsWriter, Row, read_metrics
 from pqn.runs.opened import Trained
 from pqn.runs.pending import Pending
+from pqn.training.clock import Clock
 from pqn.training.pace import Every, Signals, pace
 from pqn.training.result import Result
 
@@ -44,9 +45,11 @@ class Loop:
         progress: Progress,
         about: About,
         callbacks: Sequence[Callback] = (),
+        clock: Clock | None = None,
     ):
         self.program, self.config, self.run, self.progress = program, program.config, run, progress
         self.about, self.callbacks = about, callbacks
+        self.clock = clock or Clock()
         self.metrics = MetricsWriter(run.metrics)
         for name in self.config.log.to:
             files.is_directory(run.path / name)  # where they write; a link must not lead them elsewhere
@@ -96,7 +99,10 @@ class Loop:
     def compile(self) -> None:
         self.progress.note(f"run directory: {self.run.path}")
         self.progress.status("compiling …")
-        self.program.compile()
+        self.clock.note_built()
+        with self.clock.phase("compile"):
+            self.program.compile()
+        self.clock.move(self.program.trace_seconds, "compile", "trace")
         self.progress.note(f"compiled in {self.program.compile_seconds:.1f} s for {provenance.describe_device()}")
         if placed := placement(self.program, provenance.device_count()):
             self.progress.note(placed)
@@ -119,7 +125,8 @@ class Loop:
                 count = min(stop - self.update, limit)
                 began = time.perf_counter()
                 try:
-                    state, totals = self.program.chunk(state, count, self.pending.totals)
+                    with self.clock.phase("train"):
+                        state, totals = self.program.chunk(state, count, self.pending.totals)
                 except EnvFailed as failure:
                     raise self.rescue(failure, failure.state, time.perf_counter() - began) from failure
                 seconds = time.perf_counter() - began
@@ -211,11 +218,13 @@ class Loop:
 
     def evaluate(self, state: RunState) -> None:
         try:
-            result = self.program.evaluate(state)
+            with self.clock.phase("evaluate"):
+                result = self.program.evaluate(state)
         except EnvFailed as failure:
             raise self.rescue(failure, state) from failure
         if result is None:  # nothing to report yet
             return
+        self.clock.note_evaluation()
         self.last_eval, self.evaluated_at = np.asarray(result.ret, np.float64), self.update
         row: Row = {
             "kind": "eval",
@@ -239,14 +248,25 @@ class Loop:
         self.record({"kind": "stability", "update": self.update, "step": self.steps, **report.row()})
 
     def record(self, row: Row) -> None:
-        self.metrics.write(row)
-        for logger in self.loggers:
-            logger.write(row["step"], scalars(row))
+        with self.clock.phase("write"):
+            self.metrics.write(row)
+            for logger in self.loggers:
+                logger.write(row["step"], scalars(row))
         self.show(row)
 
     def save(self, state: RunState) -> None:
-        self.metrics.sync()  # rows up to a checkpoint must not be lost where the checkpoint is not
-        meta = {
+        with self.clock.phase("write"):
+            self.metrics.sync()  # rows up to a checkpoint must not be lost where the checkpoint is not
+            saved, keep = self.program.snapshot(state), self.config.save
+            if self.evaluated_at == self.update and self.last_eval is not None:
+                self.best.consider(self.update, evaluation.mean(self.last_eval))
+            also = [self.best.update] if keep.best and self.best.update is not None else []
+            checkpoint.save(self.run.checkpoints, saved, self.update, self.metadata(), keep=keep.keep, also=also)
+        self.saved_at, self.saved_update = time.perf_counter(), self.update
+
+    def metadata(self) -> dict[str, object]:
+        """What a checkpoint says about itself."""
+        return {
             "update": self.update,
             "step": self.steps,
             "config": self.config.to_dict(),
@@ -258,12 +278,6 @@ class Loop:
             "rows": self.metrics.counts,
             **self.about.to_dict(),
         }
-        saved, keep = self.program.snapshot(state), self.config.save
-        if self.evaluated_at == self.update and self.last_eval is not None:
-            self.best.consider(self.update, evaluation.mean(self.last_eval))
-        also = [self.best.update] if keep.best and self.best.update is not None else []
-        checkpoint.save(self.run.checkpoints, saved, self.update, meta, keep=keep.keep, also=also)
-        self.saved_at, self.saved_update = time.perf_counter(), self.update
 
     def complete(self) -> Result:
         """The result of a run that has ended before, whose summary may have been lost since."""
@@ -288,6 +302,7 @@ class Loop:
             "wall_seconds": round(self.wall(), 3),
             "compile_seconds": round(self.program.compile_seconds, 3),
             "train_seconds": round(train_seconds, 3),
+            "process_seconds": self.clock.report(),
             "steps_per_second": round(self.steps * config.seeds / max(train_seconds, 1e-9), 1),
             "eval_return": None
             if returns is None

@@ -81,6 +81,7 @@ def make_film(
     options: FilmOptions | None = None,
     *,
     env: object = None,
+    network: object = None,
     checkpoint: Which = "last",
     warn: Callable[[str], None] | None = None,
 ) -> Film:
@@ -94,6 +95,7 @@ def make_film(
         `agent.mp4` in the run directory, `agent.gif` where there is no ffmpeg.
       options: what to play and how to show it.
       env: where to play, if not in the environment that the run records by name; see `pqn.train`.
+      network: the network, where the run was trained with one of your own; see `pqn.train`.
       checkpoint: which one; see `pqn.load`.
       warn: told what the user should know, in a sentence; by default a Python warning.
 
@@ -104,7 +106,7 @@ def make_film(
     enable_compilation_cache()
     opened = open_run(run, warn)
     source, trained = opened.source(env, "video"), opened.trained(checkpoint)
-    config, (actor, policies) = trained.config, trained.actor()
+    config, (actor, policies) = trained.config, opened.actor(trained, network, "video")
     index = 0 if options.train_seed is None else options.train_seed - config.seed
     if not 0 <= index < config.seeds:
         last = config.seed + config.seeds - 1

@@ -6,6 +6,7 @@ from ..mutation import mutation
 
 BY_HAND = "test_shards.py::test_an_update_is_that_of_shards_joined_by_hand"
 STATISTICS = "test_shards.py::test_batch_statistics_are_those_of_all_shards"
+TAKEN_OUT = "test_shards.py::test_what_a_batch_norm_takes_out_has_no_gradient"
 REPORTS = "test_shards.py::test_reports_are_joined_by_what_they_are"
 GROUPS = "programs/test_spread.py::test_devices_are_given_to_seeds_first_and_then_to_shards"
 WATCH = "hosts/test_watch.py"
@@ -23,8 +24,10 @@ MUTATIONS = [
         "shards-gradient-clipped-before-it-is-joined",
         "algorithms/descent.py",
         "gradient = shards.mean(gradient)",
-        "gradient = gradient",
-        "Every shard takes a step of its own.",
+        "gradient = shards.mean(\n"
+        "            optax.tree.scale(jnp.minimum(1.0, hyper.max_grad_norm / optax.tree.norm(gradient)), gradient)\n"
+        "        )",
+        "Every shard shortens its own gradient, so that the step depends on how many there are.",
         BY_HAND,
     ),
     mutation(
@@ -58,6 +61,30 @@ MUTATIONS = [
         "axis_name=None)(x)",
         "Every shard normalises by its own batch.",
         f"{STATISTICS}[batch]",
+    ),
+    mutation(
+        "shards-roundings-as-gradients",
+        "networks/norms.py",
+        "if norm not in BATCH or not trains or not shards.axes():",
+        "if True:",
+        "Biases before a batch norm follow roundings, which differ from one number of devices to another.",
+        f"{TAKEN_OUT}[mlp-3]",
+    ),
+    mutation(
+        "shards-biases-without-gradient-behind-running-statistics",
+        "networks/norms.py",
+        "if norm not in BATCH or not trains or not shards.axes():",
+        "if norm not in BATCH or not shards.axes():",
+        "A bias that has an effect is not learned.",
+        f"{TAKEN_OUT}[mlp-3]",
+    ),
+    mutation(
+        "shards-input-bias-without-gradient-before-a-border",
+        "networks/torsos.py",
+        'return "none" if self.same else self.norm',
+        "return self.norm",
+        "Where a border of zeros tells where it is added, the input's bias is not learned.",
+        f"{TAKEN_OUT}[grid-4]",
     ),
     mutation(
         "shards-variance-without-that-between-them",
