@@ -57,6 +57,12 @@ class Block:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
     @property
+    def file(self) -> str | None:
+        """The name of the file that the block shows: a script of Python whose first line is `# name.py`."""
+        named = re.match(r"# (\w+\.py)\n", self.text) if self.language == "python" else None
+        return named and named[1]
+
+    @property
     def commands(self) -> list[str]:
         """Lines of a shell, without comments; a line that ends in \\ goes on."""
         lines = self.text.replace("\\\n", " ").splitlines()
@@ -123,12 +129,17 @@ class Session:
         self.stand_in = stand_in
         self.names: dict[str, object] = {"__name__": "__main__"}
 
+    def write_files(self, page: Path, before: int) -> None:
+        """Writes the files whose content a page shows before a line: a reader has them by then."""
+        for block in blocks(page):
+            if block.file and block.line < before:
+                Path(block.file).write_text(block.text)
+
     def run(self, block: Block) -> None:
         """Executes a block; an assertion names the line that failed."""
         if block.language == "python":
-            named = re.match(r"# (\w+\.py)\n", block.text)
-            if named:
-                Path(named[1]).write_text(block.text)
+            if block.file:
+                Path(block.file).write_text(block.text)
             else:
                 # Padded, so that a traceback names the line of the page.
                 exec(compile("\n" * block.line + block.text, str(block.page), "exec"), self.names)
@@ -150,6 +161,10 @@ class Session:
     def _expanded(self, words: list[str]) -> list[str]:
         """Words with their patterns replaced, as by a shell; runs that are not there are made."""
         found: list[str] = []
+        if words[:2] == ["pqn", "runs"] and not Path("runs").exists():  # whoever lists runs has some
+            shutil.copytree(self.stand_in, "runs/a")
+        if "--init-from" in words:  # of as many seeds as the new run, which `small` gives one
+            main(["train", "cartpole", "--quiet", "--out", words[words.index("--init-from") + 1]])
         made = words[words.index("--out") + 1] if "--out" in words else None
         for word in words:
             if not word.startswith("runs/") or word == made:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 import tempfile
 import warnings
@@ -50,6 +51,8 @@ def push_run(
     Raises:
       PqnError: with a sentence: no client, no token, nothing to export, or what the Hub answered.
     """
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+        raise RunError(f"{repository!r} is not the name of a repository: it must be owner/name")
     client = _client()
     if client.get_token() is None:
         raise RunError("there is no Hugging Face token: run `hf auth login`, or set HF_TOKEN")

@@ -100,7 +100,7 @@ class RunDir:
         if not run.path.is_dir():  # the directory itself may be a link: the user named it
             raise RunError(f"{run.path} is not a run directory: it is a file")
         if not files.is_file(run.path / CONFIG):
-            raise RunError(f"{run.path} is not a run directory: it has no {CONFIG}")
+            raise RunError(f"{run.path} is not a run directory: it has no {CONFIG}{_runs_within(run.path)}")
         return run
 
     @property
@@ -265,6 +265,15 @@ def _flock_soon(descriptor: int) -> None:
         except BlockingIOError:
             time.sleep(0.02)
     return _flock(descriptor)
+
+
+def _runs_within(path: Path) -> str:
+    """A hint for who names the directory of a sweep, or of all runs, in the place of one run."""
+    try:
+        found = min((entry for entry in path.iterdir() if files.is_file(entry / CONFIG)), default=None)
+    except OSError:  # it may not be read; that it is no run has been said
+        found = None
+    return "" if found is None else f", but holds runs, such as {found}"
 
 
 def _flock(descriptor: int) -> None:
