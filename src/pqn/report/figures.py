@@ -135,7 +135,9 @@ def curve_grid(
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
         below = f"{xlabel}\n{wrapped(note, width, SMALL)}" if note else xlabel
-        figure.supxlabel(below, fontsize=STYLE["axes.labelsize"])
+        legend_below = title is not None and len(handles) > 1
+        if not legend_below:
+            figure.supxlabel(below, fontsize=STYLE["axes.labelsize"])
         if isinstance(ylabel, str):
             figure.supylabel(wrapped(ylabel, panel_size[1] * rows), fontsize=STYLE["axes.labelsize"])
         if title:
@@ -146,8 +148,11 @@ def curve_grid(
             longest = max(len(line) for label in names for line in label.split("\n"))
             fitting = int(width / (longest * LETTER + 0.5))
             columns = max(1, min(len(names), 5, fitting))
-            place = "outside lower center" if title else "outside upper right"
-            figure.legend(handles.values(), names, loc=place, ncols=columns)
+            if legend_below:  # it has the label of the axes as its title: matplotlib would draw one over the other
+                legend = figure.legend(handles.values(), names, ncols=columns, loc="outside lower center", title=below)
+                legend.get_title().set_fontsize(STYLE["axes.labelsize"])
+            else:
+                figure.legend(handles.values(), names, ncols=columns, loc="outside upper right")
     return Path(path)
 
 
