@@ -5,8 +5,8 @@ A block of Python or of commands is executed unless the line above it says other
     <!-- tests: slow: what takes so long -->      executed by `make test-slow` only
     <!-- tests: skip: why it cannot be executed -->
 
-A training is shrunk after its command line was read and found valid: fewer steps, environments and units. A run
-directory that a page speaks of and does not make is a tiny run.
+A training is shrunk after its command line was read and found valid: fewer steps, environments and units; of a sweep
+the first and the last combination. A run directory that a page speaks of and does not make is a tiny run.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Block:
 
     @property
     def file(self) -> str | None:
-        """The name of the file that the block shows: a script of Python whose first line is `# name.py`."""
-        named = re.match(r"# (\w+\.py)\n", self.text) if self.language == "python" else None
+        """The name of the file that the block shows, if its first line is `# name.py` or `# name.toml`."""
+        named = re.match(r"# (\w+\.(?:py|toml))\n", self.text) if self.language in ("python", "toml") else None
         return named and named[1]
 
     @property
@@ -118,6 +118,12 @@ def small(config: Config) -> Config:
     return config.replace(changes).validate()
 
 
+def first_and_last(combinations: list[tuple[str, Config]]) -> list[tuple[str, Config]]:
+    """Two runs of a sweep, small: also those that are trained by other processes."""
+    ends = dict([combinations[0], combinations[-1]])
+    return [(label, small(config)) for label, config in ends.items()]
+
+
 class Session:
     """Executes the blocks of a page one after another, in the present directory, which is a fresh one.
 
@@ -153,6 +159,8 @@ class Session:
             self.run(next(each for each in blocks(ROOT / "docs" / "python.md") if each.text.startswith("# my_env.py")))
         if words[:2] == ["pqn", "theory"]:
             words += shlex.split(SMALL_THEORY[words[2].partition("-")[0]])
+        if words[:2] == ["pqn", "tune"]:
+            words += ["--trials", "2"]
         if words[0] == "pqn":
             assert main(words[1:]) == 0, f"{block}: {command}"
         else:

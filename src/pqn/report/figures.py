@@ -150,7 +150,7 @@ def curve_grid(
             columns = max(1, min(len(names), 5, fitting))
             if legend_below:  # it has the label of the axes as its title: matplotlib would draw one over the other
                 legend = figure.legend(handles.values(), names, ncols=columns, loc="outside lower center", title=below)
-                legend.get_title().set_fontsize(STYLE["axes.labelsize"])
+                legend.get_title().set(fontsize=STYLE["axes.labelsize"], multialignment="center")
             else:
                 figure.legend(handles.values(), names, ncols=columns, loc="outside upper right")
     return Path(path)
