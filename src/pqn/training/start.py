@@ -61,9 +61,7 @@ def train(
     Raises:
       PqnError: with a sentence for the user. `Interrupted` after Ctrl-C, `Diverged` on NaN or infinity.
     """
-    if not isinstance(config, Config):
-        raise ConfigError(f"config is {brief(config)}; it must be a Config, such as pqn.preset('cartpole')")
-    config, seen = with_network(config, network).validate(), as_callbacks(callbacks)
+    config, seen = with_network(_checked(config), network).validate(), as_callbacks(callbacks)
     if overwrite and out is None:
         raise ConfigError("overwrite is for a run directory that you name; name it with out")
     check_loggers(config.log.to)
@@ -94,6 +92,12 @@ def train(
             return loop.fit(program.init())
         loop.save_at_once = True  # a resume must not start from other weights
         return loop.fit(initial.start_from(program, program.init(), policy))
+
+
+def _checked(config: object) -> Config:
+    if not isinstance(config, Config):
+        raise ConfigError(f"config is {brief(config)}; it must be a Config, such as pqn.preset('cartpole')")
+    return config
 
 
 @explained()
