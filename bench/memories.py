@@ -42,7 +42,10 @@ SHORT = {"env.kwargs": {"memory_length": 30}, "learner.rollout_steps": 64, "tota
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "chain-30": ("memory-chain", SMALL | SHORT),
     "chain-100": ("memory-chain", SMALL),
-    "masked-cartpole": ("cartpole-rnn", SMALL | {"learner.lr": 1e-3}),
+    "masked-cartpole": (
+        "cartpole-rnn",
+        SMALL | {"learner.lr": 1e-3, "total_steps": 200_000, "eval.num_envs": 16, "eval.count": 8},
+    ),
 }
 ROUNDS = 5
 
@@ -62,13 +65,14 @@ def compare(name: str, memories: list[str], seeds: int, out: Path) -> dict[str, 
     for row in rows.values():
         row["minutes"] = round(row["updates"] * row["ms_per_update"] / 60e3, 3)
         row["return_at_equal_minutes"] = at_update(row, budget / row["ms_per_update"])
+    settle(list(rows.values()))
     started, options = TASKS.get(name, (name, {}))
     return {"task": name, "preset": started, "options": options, "seeds": seeds, "rows": list(rows.values())}
 
 
 def configure(name: str, kind: str, seeds: int) -> Config:
     name, options = TASKS.get(name, (name, {}))
-    return preset(name, options | {"network.memory": kind, "eval.count": 15}, seeds=seeds)
+    return preset(name, {"eval.count": 15} | options | {"network.memory": kind}, seeds=seeds)
 
 
 def learn(config: Config, run: Path) -> dict[str, Any]:
@@ -101,6 +105,17 @@ def at_update(row: dict[str, Any], update: float) -> float:
     """The mean return after so many updates, on the straight line between two evaluations."""
     points = [(point["update"], float(np.mean(point["returns"]))) for point in row["curve"]]
     return round(float(np.interp(update, *zip(*points, strict=True))), 3)
+
+
+def settle(rows: list[dict[str, Any]]) -> None:
+    """When each began to stay above 95 % of the best mean return: `settled_at` in steps and `settled_s`, or None."""
+    means = [[float(np.mean(point["returns"])) for point in row["curve"]] for row in rows]
+    enough = 0.95 * max(map(max, means))
+    for row, curve in zip(rows, means, strict=True):
+        low = max((i for i, value in enumerate(curve) if value < enough), default=-1)
+        point = row["curve"][low + 1] if low + 1 < len(curve) else None
+        row["settled_at"] = point and point["step"]
+        row["settled_s"] = point and round(point["update"] * row["ms_per_update"] / 1e3, 2)
 
 
 def update_times(configs: dict[str, Config]) -> dict[str, float]:
