@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import jax
+import numpy as np
 
 from pqn.errors import DeviceError, no_device, out_of_memory
 from pqn.loops import SECONDS_PER_ITERATION, worthwhile, written_out
@@ -179,6 +180,11 @@ def machine_memory() -> float:
         with contextlib.suppress(OSError, ValueError):  # "max" means no limit
             limits.append(int(Path(file).read_text()))
     return min(limits)
+
+
+def copied(tree: PyTree) -> PyTree:
+    """Copies of the arrays of a tree, through the host's memory."""
+    return jax.tree.map(lambda x: jax.device_put(np.array(x, copy=True), x.sharding), tree)
 
 
 def start_fetching(array: jax.Array) -> None:
