@@ -16,6 +16,7 @@ from bench.kill import difference
 from pqn.callbacks import Moment
 from pqn.envs.contract import Outcome
 from pqn.errors import CheckpointError, Diverged, EnvFailed, Interrupted
+from pqn.programs.base import RunState
 from pqn.programs.compiled import CompiledProgram
 from pqn.progress import Progress
 from pqn.runs import checkpoint
@@ -123,8 +124,8 @@ def started(monkeypatch) -> list[int]:
     """At which updates evaluations were begun that went on during the next chunk."""
     begin, updates = Loop.start_evaluation, []
 
-    def noting(loop: Loop, state: object) -> bool:
-        begun = begin(loop, state)
+    def noting(loop: Loop, state: RunState, save: bool = True) -> bool:
+        begun = begin(loop, state, save)
         updates.extend([loop.update] * begun)
         return begun
 
@@ -135,7 +136,7 @@ def started(monkeypatch) -> list[int]:
 def test_overlap_changes_no_bit_and_no_row(tmp_path, serial, monkeypatch):
     updates = started(monkeypatch)
     run = pqn.train(tiny(TOGETHER, seeds=2), out=tmp_path / "run", progress=QUIET).run
-    assert updates == [2, 4, 6, 8]  # not the last, which nothing follows
+    assert updates == [0, 2, 4, 6, 8]  # not the last, which nothing follows
     assert difference(run, serial) is None
     each = [sorted(path.name for path in (one / "checkpoints").iterdir()) for one in (run, serial)]
     assert each[0] == each[1] and len(each[0]) == 5
@@ -159,8 +160,8 @@ def test_a_callback_may_end_a_run_at_a_row_so_nothing_overlaps(tmp_path, monkeyp
 def test_a_signal_during_an_evaluation_saves_with_its_row(tmp_path, serial, monkeypatch):
     begin = Loop.start_evaluation
 
-    def interrupted(loop: Loop, state: object) -> bool:
-        begun = begin(loop, state)
+    def interrupted(loop: Loop, state: RunState, save: bool = True) -> bool:
+        begun = begin(loop, state, save)
         if loop.update == 4:
             os.kill(os.getpid(), signal.SIGINT)
         return begun
@@ -200,7 +201,7 @@ def test_divergence_in_the_chunk_after_an_evaluation_keeps_its_checkpoint(tmp_pa
     config = tiny({"save.checkpoints": 10, "eval.count": 10})
     with pytest.raises(Diverged, match=r"at update 3; the last good checkpoint is .*step-000000000002"):
         pqn.train(config, env=Explosive(), out=tmp_path / "run", progress=QUIET)
-    assert updates == [1, 2]
+    assert updates == [0, 1, 2]
     rows = [row["update"] for row in read_metrics(tmp_path / "run" / "metrics.jsonl") if row["kind"] == "eval"]
     assert rows == [0, 1, 2]
 
@@ -209,10 +210,12 @@ def test_an_evaluation_that_fails_during_the_next_chunk_saves_its_own_update(tmp
     start = CompiledProgram.start_evaluation
 
     def failing(program: CompiledProgram, state):
-        played = start(program, state)
+        played, trained = start(program, state), int(state.learner.updates[0]) > 0
 
         def fails():
-            played()
+            result = played()
+            if not trained:
+                return result
             raise EnvFailed("a return is no number")
 
         return fails

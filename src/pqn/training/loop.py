@@ -66,7 +66,8 @@ class Loop:
         self.evaluated_at: int | None = None  # update of that evaluation
         self.saver = Saver()
         self.played: Callable[[], evaluation.Evaluation] | None = None  # an evaluation under way, of this update
-        self.unsaved: checkpoint.Held | None = None  # what to save with its result
+        self.unsaved: checkpoint.Held | None = None  # the state that it is of
+        self.saves = False  # whether that is to be saved with its result
         self.best = Best()  # the checkpoint to keep although it is old
         self.save_at_once = False  # whether to save before the first update
         self.reason: str | None = None  # why a callback ends the run
@@ -121,7 +122,8 @@ class Loop:
         with Signals() as signals, self.metrics, self.saver, contextlib.ExitStack() as stack:
             for logger in self.loggers:
                 stack.callback(logger.close)
-            if self.update == 0 and config.eval.count and self.last_eval is None:
+            first = self.update == 0 and config.eval.count and self.last_eval is None
+            if first and (self.save_at_once or not self.start_evaluation(state, save=False)):
                 self.evaluate(state)
             if self.save_at_once:
                 self.save(state)
@@ -224,11 +226,11 @@ class Loop:
             self.record(row if memory is None else row | {"peak_memory_bytes": memory})
             self.pending = Pending(shown=self.pending.shown | self.pending.means(self.config))
 
-    def start_evaluation(self, state: RunState) -> bool:
+    def start_evaluation(self, state: RunState, save: bool = True) -> bool:
         """Begins an evaluation that goes on during the next chunk, if nothing can ask for this state meanwhile.
 
-        A callback may end the run at the row of the evaluation, and the state of this update is no more by then. Others
-        wait for nothing but its checkpoint, which is written with the result: `settle`.
+        A callback may end the run at the row of the evaluation, and the state of this update is no more by then. The
+        checkpoint of this update, if it is time to `save`, is written with the result: `settle`.
         """
         if self.callbacks or self.update >= self.config.updates or processes.count() > 1:
             return False
@@ -236,7 +238,7 @@ class Loop:
             self.played = self.program.start_evaluation(state)
         if self.played is not None:
             with self.clock.phase("write"):
-                self.unsaved = checkpoint.held(self.program.snapshot(state))
+                self.unsaved, self.saves = checkpoint.held(self.program.snapshot(state)), save
         return self.played is not None
 
     def settle(self) -> None:
@@ -250,7 +252,8 @@ class Loop:
         except EnvFailed as failure:
             raise self.rescue(failure, unsaved) from failure
         self.report(result)
-        self.save(unsaved)
+        if self.saves:
+            self.save(unsaved)
 
     def evaluate(self, state: RunState) -> None:
         try:
