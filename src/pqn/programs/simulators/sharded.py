@@ -250,6 +250,9 @@ class ShardedSimulatorProgram:
         whole = gathered([played], same=self._player.parts == 1)
         return whole.check(self.algorithm.spec.name, config.seed)
 
+    def start_evaluation(self, state: RunState) -> None:
+        """Between chunks only: episodes are played by simulators."""
+
     def saved_shape(self) -> SimulatorCheckpoint:
         started, count = self.start()[0], self.config.shards
         learner: LearnerState = jax.eval_shape(named, self.learner_shape)
