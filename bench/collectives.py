@@ -80,7 +80,7 @@ def program_for(name: str, count: int) -> CompiledProgram:
 
 def measure(name: str, count: int, gbps: float, latency: float) -> dict[str, Any]:
     program = program_for(name, count)
-    compiled = program.lower_chunk().compile(compiler_options(program.env))
+    compiled = program.lower_chunk().compile(compiler_options(program.env, program.doubled))
     found, entry = computations(compiled.as_text())
     ((body, _),) = loops(found[entry])  # as many updates as asked for, at run time
     every = per_run(found, body)

@@ -95,9 +95,11 @@ class NetworkConfig(Options, prefix="network."):
     """Initialiser of the hidden kernels. `orthogonal` has a gain of √2."""
     conv: Literal["matmul", "native", "fused"] = "matmul"
     """How convolutions are computed; the parameters are the same. `matmul`: slices and one matrix product. `native`:
-    XLA's convolution. `fused`: hand-written GPU kernels for the `grid` torso, `matmul` where they cannot be used."""
-    memory: Literal["none", "lstm", "gru"] = "none"
-    """Recurrent layers between torso and head."""
+    XLA's convolution. `fused`: hand-written GPU kernels for the `grid` torso, `matmul` where they cannot be used, as
+    on a CPU or with a JAX that has no Triton backend."""
+    memory: Literal["none", "lstm", "gru", "mingru", "lru"] = "none"
+    """Recurrent layers between torso and head. `mingru` and `lru` are linear in their state: they are trained without a
+    loop over time."""
     memory_size: Width = 128
     """Units of a recurrent layer."""
     memory_layers: Annotated[int, Within(1, 64)] = 1
@@ -520,8 +522,8 @@ def _check_batch(config: Config) -> None:
     remembers = config.network.memory != "none" or config.network.module != OWN_NETWORK  # or may
     if learner.burn_in > length or (learner.burn_in and not remembers):
         raise ConfigError(
-            f"learner.burn_in is {learner.burn_in}; it refreshes a recurrent network's memory (network.memory lstm or "
-            f"gru) and must be at most the segment length, here {length}"
+            f"learner.burn_in is {learner.burn_in}; it refreshes a recurrent network's memory (network.memory) and "
+            f"must be at most the segment length, here {length}"
         )
     _check_shards(config)
     segments = learner.rollout_steps // length * num_envs // config.shards

@@ -235,7 +235,7 @@ def compiled(config: Config, ring: Ring, updates: int, seed: int, optimizer_step
 def simulated(config: Config, ring: Ring, updates: int, seed: int, optimizer_steps: int) -> tuple[Start, Finish]:
     """The same with the program for simulators."""
     program = SimulatorProgram(config, lambda n: HostRing(ring, n), spec(ring))
-    with mock.patch("pqn.programs.simulators.program.compiler_options", lambda: QUICK):
+    with mock.patch("pqn.programs.simulators.program.compiler_options", lambda *_: QUICK):
         program.compile()
     try:
         state = program.init()

@@ -16,6 +16,7 @@ from pqn.algorithms.segments import Segments, pick
 from pqn.config import Config
 from pqn.device import unroll
 from pqn.errors import ConfigError
+from pqn.loops import repeated
 from pqn.types import Array, EnvSpec, Policy, PyTree, Rollout
 
 
@@ -117,7 +118,8 @@ class Descent(abc.ABC):
     def descend(self, progress: Progress, work: Work, hyper: Hyper) -> tuple[Progress, Metrics]:
         def gradient_step(progress: Progress, xs: tuple[Array, Array]) -> tuple[Progress, Metrics]:
             order, step = xs
-            return self.gradient_step(progress, pick(work.segments, order), step, hyper, work.fixed)
+            with repeated(self.steps_per_update):
+                return self.gradient_step(progress, pick(work.segments, order), step, hyper, work.fixed)
 
         return jax.lax.scan(gradient_step, progress, (work.orders, work.steps), unroll=unroll(len(work.orders)))
 

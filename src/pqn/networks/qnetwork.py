@@ -95,8 +95,9 @@ class QNetwork(SequenceNetwork):
 
 def _with_agent_id(x: Array, agents: int) -> Array:
     """Appends the agent's number, one-hot, along the last axis of [T·B·M, ..., F]: to images as constant planes."""
-    ids = jnp.tile(jnp.eye(agents, dtype=x.dtype), (len(x) // agents, 1))
-    ids = ids.reshape(len(x), *(1,) * (x.ndim - 2), agents)
+    rows = x.shape[0]  # not len(x): an export has a batch of any size
+    ids = jnp.tile(jnp.eye(agents, dtype=x.dtype), (rows // agents, 1))
+    ids = ids.reshape(rows, *(1,) * (x.ndim - 2), agents)
     return jnp.concatenate([x, jnp.broadcast_to(ids, (*x.shape[:-1], agents))], axis=-1)
 
 

@@ -10,6 +10,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from pqn.networks import kernels
 from pqn.networks.norms import Norm, in_front_of
 from pqn.types import Array
 
@@ -142,9 +143,7 @@ class CNN(Torso):
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
         init = INITS[self.kernel_init]
-        if self._fused(x.shape):
-            from pqn.networks.kernels import fused  # not every platform has Pallas' Triton backend
-
+        if self._fused(x.shape) and (fused := kernels.convolutions()) is not None:
             return self.dense(fused.conv_layers(x, tuple(fused.Layer(*parts) for parts in self._weights())), train)
         conv, matmul = in_front_of(self.norm, Conv, train), self.conv != "native"
         for layer, (filters, size, stride) in enumerate(self.layers):
