@@ -29,6 +29,7 @@ import jax.numpy as jnp
 from bench.programs import program_of
 from bench.timing import seconds
 from pqn.device import compiler_options
+from pqn.loops import repeated
 from pqn.programs import rollout
 from pqn.types import Array
 
@@ -58,7 +59,10 @@ def breakdown(name: str, seeds: int, updates: int = 20, jobs: int = 4) -> dict[s
 
     def learn(state):
         _, data, _ = rollout.collect(env, learner, state.learner, state.stream, state.key, hyper)
-        return jax.lax.fori_loop(0, updates, lambda _, c: learner.update(c, data, state.key, hyper)[0], state.learner)
+        with repeated(program.planned_updates, program.doubled):  # laid out as in a run of the preset's length
+            return jax.lax.fori_loop(
+                0, updates, lambda _, c: learner.update(c, data, state.key, hyper)[0], state.learner
+            )
 
     parts = [
         (program.over_seeds(random_steps), state.stream.env, state.key),
@@ -67,7 +71,7 @@ def breakdown(name: str, seeds: int, updates: int = 20, jobs: int = 4) -> dict[s
         (lambda state: program._chunk(state, hyper, jnp.int32(updates)), state),
     ]
     with ThreadPoolExecutor(jobs) as pool:
-        options = compiler_options(env)
+        options = compiler_options(env, program.doubled)
         compiled = list(pool.map(lambda part: jax.jit(part[0]).lower(*part[1:]).compile(options), parts))
     times = [seconds(run, *part[1:]) for run, part in zip(compiled, parts, strict=True)]
     env_only, collecting, learning, total = times

@@ -30,6 +30,7 @@ from jax.sharding import SingleDeviceSharding
 
 from bench.programs import program_of
 from pqn.device import compiler_options
+from pqn.loops import repeated
 from pqn.programs import rollout
 
 TARGET = Path(__file__).with_name("h200.txtpb")
@@ -131,7 +132,7 @@ def measure(name: str, options: dict[str, Any], update: bool, seeds: int = 1) ->
     program = program_of(name, seeds)
     learner, hyper = program.algorithm, program.hyper
     row: dict[str, Any] = {"preset": name, "options": options}
-    options = (compiler_options(program.env) or {}) | options
+    options = (compiler_options(program.env, program.doubled) or {}) | options
     if update:
         state = jax.eval_shape(jax.vmap(program.init_one), program.seeds)
         given = jax.eval_shape(lambda *args: args, state, hyper, jnp.int32(1))
@@ -144,7 +145,8 @@ def measure(name: str, options: dict[str, Any], update: bool, seeds: int = 1) ->
     data = jax.eval_shape(lambda s: rollout.collect(program.env, learner, s.learner, s.stream, s.key, hyper)[1], state)
     progress, work = jax.eval_shape(lambda s, data: learner.prepare(s.learner, data, s.key, hyper), state, data)
     given = jax.eval_shape(lambda *args: args, progress, work, hyper)
-    compiled, seconds = compile_for_gpu(learner.descend, given, options)
+    with repeated(program.planned_updates, program.doubled):
+        compiled, seconds = compile_for_gpu(learner.descend, given, options)
     body, trips = largest_loop(compiled.as_text())
     steps = len(work.orders) / trips
     count, longest = kernels(body)

@@ -26,4 +26,4 @@ def compiled_updates(program: CompiledProgram, updates: int) -> tuple[Callable[.
     """`updates` whole updates as one call, and its arguments."""
     state = jax.jit(jax.vmap(program.init_one))(program.seeds)
     given = (state, program.hyper, jnp.int32(updates))
-    return jax.jit(program._chunk).lower(*given).compile(compiler_options(program.env)), given
+    return jax.jit(program._chunk).lower(*given).compile(compiler_options(program.env, program.doubled)), given

@@ -66,7 +66,11 @@ class Agent:
         self._batch: int | None = None  # of the memory; None right after a reset
 
     def q_values(self, obs: ArrayLike, *, first: ArrayLike | None = None, reward: ArrayLike = 0.0) -> np.ndarray:
-        """Q-values of one observation, [A], or of a batch, [B, A] (with several agents [M, A] and [B, M, A])."""
+        """Q-values of one observation, [A], or of a batch, [B, A] (with several agents [M, A] and [B, M, A]).
+
+        An algorithm without Q-values, such as PPO, has the logarithms of its actions' probabilities here, up to a
+        constant: the best action has the largest one, too.
+        """
         batch, single = self._batched(obs)
         # No action is taken: the last one is still that of the last call of `act`.
         carry, _, q = self._turn(*self._before(batch, first, reward), None, None)

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import jax
+import numpy as np
 
 from pqn.errors import DeviceError, no_device, out_of_memory
-from pqn.loops import written_out
+from pqn.loops import SECONDS_PER_ITERATION, worthwhile, written_out
 from pqn.types import PyTree
 
+CompilerOptions = dict[str, bool | str] | None
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -22,20 +24,46 @@ R = TypeVar("R")
 _GPU: dict[str, bool | str] = {"xla_gpu_enable_while_loop_double_buffering": True}
 # Kernels that do not wait for each other run side by side: a tenth to a fifth of a small network's step.
 _SIDE_BY_SIDE: dict[str, bool | str] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+SECONDS_TO_DOUBLE = 4.0  # what the first takes the compiler: two for MinAtar, five for Overcooked, ten for SMAX
+# Programs that run once, or seldom and not for long, compile in less than half the time. They might round otherwise;
+# fresh states and evaluations of the presets that were compared are the same in every bit.
+_CPU_IN_HASTE: dict[str, bool | str] = {
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_backend_optimization_level": "1",
+}
 LOOPS_UP_TO = 5000  # unroll a loop only if the result has at most this many operations; environments may say less
 
 
-def compiler_options(env: object = None) -> dict[str, bool | str] | None:
-    """How to compile a program that steps `env`, if it steps any."""
+def compiler_options(env: object = None, double: bool = True) -> CompilerOptions:
+    """How to compile a program that steps `env`, if it steps any, and that runs long enough to `double` its loops."""
     if jax.default_backend() != "gpu":
         return None
     # A step with loops in it is not one graph of kernels but many small ones: slower side by side.
-    return _GPU if getattr(env, "loops_up_to", LOOPS_UP_TO) < LOOPS_UP_TO else _GPU | _SIDE_BY_SIDE
+    small = getattr(env, "loops_up_to", LOOPS_UP_TO) >= LOOPS_UP_TO
+    return (_GPU if double else {}) | (_SIDE_BY_SIDE if small else {})
 
 
-def unroll(steps: int, at_most: int = 4) -> int:
+def hasty_options(env: object = None) -> CompilerOptions:
+    """How to compile a program that runs once, or seldom and not for long."""
+    return _CPU_IN_HASTE if jax.default_backend() == "cpu" else compiler_options(env, double=False)
+
+
+def worth_doubling(iterations: int) -> bool:
+    """Whether loops that make so many iterations in a run are to be doubled by the compiler."""
+    return jax.default_backend() == "gpu" and iterations * SECONDS_PER_ITERATION > SECONDS_TO_DOUBLE
+
+
+def unroll(steps: int) -> int:
     """How many iterations of a loop of `steps` to compile into one: a launch costs an accelerator more than a CPU."""
-    return 1 if jax.default_backend() == "cpu" else min(steps, at_most)
+    return 1 if jax.default_backend() == "cpu" else worthwhile(steps)
+
+
+def scans_in_parallel() -> bool:
+    """Whether to compute a linear recurrence over T steps in log₂ T rounds, instead of step by step.
+
+    On a CPU both are about equally fast, and the loop compiles in a fraction of the time: `bench.memories --gradient`.
+    """
+    return jax.default_backend() != "cpu"
 
 
 def write_out_loops(function: Callable[P, R], at_most: int) -> Callable[P, R]:
@@ -165,6 +193,11 @@ def machine_memory() -> float:
         with contextlib.suppress(OSError, ValueError):  # "max" means no limit
             limits.append(int(Path(file).read_text()))
     return min(limits)
+
+
+def copied(tree: PyTree) -> PyTree:
+    """Copies of the arrays of a tree, through the host's memory."""
+    return jax.tree.map(lambda x: jax.device_put(np.array(x, copy=True), x.sharding), tree)
 
 
 def start_fetching(array: jax.Array) -> None:

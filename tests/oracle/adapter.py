@@ -176,6 +176,7 @@ def settings(config: Config, ring: Ring) -> Settings:
         l2_final=c.l2_final,
         l2_inner=c.l2_inner,
         fresh_targets=c.targets == "minibatch",
+        joint=c.batch_statistics == "joint" or (c.batch_statistics == "default" and config.replays),
         bootstrap_truncation=c.bootstrap_truncation,
         overlap=config.simulators.overlap,
         replay=_replay(config) if config.algorithm in ("dqn", "pqn-replay") else None,
@@ -234,7 +235,7 @@ def compiled(config: Config, ring: Ring, updates: int, seed: int, optimizer_step
 def simulated(config: Config, ring: Ring, updates: int, seed: int, optimizer_steps: int) -> tuple[Start, Finish]:
     """The same with the program for simulators."""
     program = SimulatorProgram(config, lambda n: HostRing(ring, n), spec(ring))
-    with mock.patch("pqn.programs.simulators.program.compiler_options", lambda: QUICK):
+    with mock.patch("pqn.programs.simulators.program.compiler_options", lambda *_: QUICK):
         program.compile()
     try:
         state = program.init()

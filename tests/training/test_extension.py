@@ -15,6 +15,7 @@ import pqn
 from pqn.algorithms.base import schedules
 from pqn.cli.main import main
 from pqn.errors import CheckpointError, ConfigError, RunError
+from pqn.programs.compiled import CompiledProgram
 from pqn.progress import Progress
 from pqn.runs.metrics import read_metrics
 from pqn.runs.opened import open_run
@@ -48,6 +49,10 @@ def test_a_learning_rate_that_fell_to_0_falls_over_the_longer_run():
     assert describe(before, after, 10) == (
         "training on to 2,560 steps (planned were 640), with ε 0.2; the learning rate, which had fallen to 0, is 0.075 "
         "now and falls to 0 at the new end"
+    )
+    assert describe(before, after, 10, explores=False) == (
+        "training on to 2,560 steps (planned were 640); the learning rate, which had fallen to 0, is 0.075 now and "
+        "falls to 0 at the new end"
     )
 
 
@@ -107,6 +112,14 @@ def test_it_trains_as_if_it_had_been_planned_with_these_schedules(longer, tmp_pa
     assert rows[-1]["update"] == 10 and all(row["lr"] == 1e-4 for row in rows)
 
 
+def test_an_algorithm_without_exploration_is_told_nothing_about_it(tmp_path):
+    config = tiny({"eval.count": 0, "network.norm": "none", "learner.lr_decay": False}, algorithm="ppo", total_steps=64)
+    pqn.train(config, out=tmp_path / "run", progress=QUIET)
+    listening = Listening()
+    pqn.resume(tmp_path / "run", total_steps=128, progress=listening)
+    assert "training on to 128 steps (planned were 64), with the learning rate 0.0001" in listening.said
+
+
 def test_the_run_records_its_history(longer):
     run, _ = longer
     changed = {"total_steps": [320, 640], "learner.schedule_steps": [0, 320]}
@@ -162,3 +175,19 @@ def test_a_part_of_a_long_run_goes_on_to_the_same_bits(tmp_path, finished_run, c
     assert "greedy return" in capsys.readouterr().out
     same_learner(run, finished_run.run)
     np.testing.assert_equal(plan(run)["history"][0]["options"], {"total_steps": [320, 640]})
+
+
+def test_a_run_trained_on_keeps_the_layout_of_its_first_plan(longer, tmp_path, monkeypatch):
+    """On an accelerator more may be unrolled for a longer run, and another program may round otherwise."""
+    run, planned = copy_of(longer[0], tmp_path), []
+
+    def stop(program: CompiledProgram) -> None:
+        planned.append(program.planned_updates)
+        raise RunError("far enough")
+
+    monkeypatch.setattr(CompiledProgram, "compile", stop)
+    with pytest.raises(RunError, match="far enough"):
+        pqn.resume(run, total_steps=6400, progress=QUIET)
+    with pytest.raises(RunError, match="far enough"):
+        pqn.train(tiny(total_steps=6400), out=tmp_path / "new", progress=QUIET)
+    assert planned == [320 // 64, 6400 // 64]

@@ -53,7 +53,13 @@ class Program(Protocol):
 
     config: Config
     algorithm: Algorithm
+    planned_updates: int
+    """Of the whole run, as it was planned first: how much is unrolled depends on it. A run that trains on beyond its
+    plan goes on with the program that it has, since another might round otherwise."""
     compile_seconds: float
+    """From the first trace to the last compiled program."""
+    trace_seconds: float
+    """Of these, until the compiler had been given all of them."""
     memory: MemoryPlan | None
     """Known once the program is compiled."""
 
@@ -78,6 +84,13 @@ class Program(Protocol):
 
         Raises:
           EnvFailed: an environment failed, or a return is NaN or infinite.
+        """
+        ...
+
+    def start_evaluation(self, state: RunState) -> Callable[[], Evaluation] | None:
+        """Begins to `evaluate`, and returns a function that waits for the result and raises what `evaluate` raises.
+
+        Meanwhile the state may be given to `chunk`. None where a program can evaluate between chunks only.
         """
         ...
 

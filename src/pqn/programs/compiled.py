@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import jax
@@ -20,10 +19,21 @@ from pqn.algorithms import make_algorithm
 from pqn.algorithms.base import Hyper, LearnerState
 from pqn.algorithms.packing import named
 from pqn.config import Config
-from pqn.device import compiler_options, over_seeds, planned, require_memory, size
+from pqn.device import (
+    compiler_options,
+    copied,
+    hasty_options,
+    over_seeds,
+    planned,
+    require_memory,
+    size,
+    worth_doubling,
+)
 from pqn.errors import ConfigError
+from pqn.loops import repeated
 from pqn.programs import evaluation, rollout
 from pqn.programs.base import JaxFactory, RunState, Totals, restored_learner, saved_learner
+from pqn.programs.compiling import Job, compile_all
 from pqn.programs.keys import evaluation_key, seed_keys, update_keys
 from pqn.programs.memory import MemoryPlan
 from pqn.programs.shard_mesh import SAME, ShardMesh, device_axes, shard_axes
@@ -63,7 +73,8 @@ class CompiledProgram:
         self.total_names = sorted(self._reported.keys() - HEALTH)
         self.mesh = ShardMesh(config.shards, devices)
         self._axes = device_axes(config.shards)
-        self.compile_seconds = 0.0
+        self.planned_updates = config.updates
+        self.compile_seconds = self.trace_seconds = 0.0
         self.memory: MemoryPlan | None = None
 
     # --- one shard of one seed ----------------------------------------------------------------------------------
@@ -128,7 +139,8 @@ class CompiledProgram:
 
         def body(_: Array, c: tuple[RunState, dict[str, Array]]) -> tuple[RunState, dict[str, Array]]:
             state, totals = c
-            state, metrics = self.update_all(state, hyper)
+            with repeated(self.planned_updates, self.doubled):
+                state, metrics = self.update_all(state, hyper)
             return state, combine(totals, metrics)
 
         c = (state, blank(self._reported, self.config.seeds) | before)
@@ -153,18 +165,23 @@ class CompiledProgram:
     def compile(self) -> None:
         """Compiles the three programs side by side; with a warm compilation cache this is a matter of loading them."""
         began = time.perf_counter()
-        jobs = {"chunk": self.lower_chunk, "init": self._lower_init}
+        hasty = hasty_options(self.env)
+        jobs = {"chunk": Job(self.lower_chunk, compiler_options(self.env, self.doubled))}
         if self.config.eval.count:
-            jobs["evaluate"] = self._lower_evaluate
-        with ThreadPoolExecutor(len(jobs)) as pool:  # XLA compiles outside the interpreter lock
-            options = compiler_options(self.env)
-            futures = {name: pool.submit(lambda job=job: job().compile(options)) for name, job in jobs.items()}
-            self._compiled = {name: future.result() for name, future in futures.items()}
+            jobs["evaluate"] = Job(self._lower_evaluate, hasty)
+        jobs["init"] = Job(self._lower_init, hasty)
+        self._compiled, self.trace_seconds = compile_all(jobs)
         most = planned(self._compiled.values())
         require_memory(most)
         shape = self.state_shape
         self.memory = MemoryPlan.of(shape.learner, shape.stream, self._rollout_shape(), most)
         self.compile_seconds = time.perf_counter() - began
+
+    @property
+    def doubled(self) -> bool:
+        """Whether the run is long enough for its loops to be doubled: those over time and over gradient steps."""
+        learner = self.config.learner
+        return worth_doubling(self.planned_updates * (learner.rollout_steps + learner.epochs * learner.minibatches))
 
     def lower_chunk(self) -> jax.stages.Lowered:
         """The program of a chunk, before it is compiled for its devices."""
@@ -209,7 +226,23 @@ class CompiledProgram:
 
     def played(self, state: RunState) -> evaluation.Evaluation:
         """`evaluate`, whatever came out of it."""
-        packed, info = self._compiled["evaluate"](state.learner, self.mesh.put(self.seeds, SAME))
+        return self._played(state.learner)()
+
+    def start_evaluation(self, state: RunState) -> Callable[[], evaluation.Evaluation] | None:
+        if self.config.replays:  # a buffer is too large to be copied
+            return None
+        # A copy on a CPU: there the next chunk would wait for the evaluation before it overwrites what that reads. On
+        # an accelerator the two run one after the other anyway.
+        played = self._played(copied(state.learner) if jax.default_backend() == "cpu" else state.learner)
+        return lambda: played().check(self.eval_env.spec.name, self.config.seed)
+
+    def _played(self, learner: LearnerState) -> Callable[[], evaluation.Evaluation]:
+        """Starts greedy episodes; the function waits for their end."""
+        packed, info = self._compiled["evaluate"](learner, self.mesh.put(self.seeds, SAME))
+        return lambda: self._unpacked(packed, info)
+
+    @staticmethod
+    def _unpacked(packed: Array, info: dict[str, Array]) -> evaluation.Evaluation:
         ret, length, finished = np.asarray(packed)
         infos: PyTree = {name: np.asarray(value) for name, value in info.items()}
         return evaluation.Evaluation(ret, length, finished > 0, infos)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
@@ -16,10 +15,12 @@ import numpy as np
 
 from pqn.algorithms.base import Hyper, LearnerState, Metrics
 from pqn.algorithms.packing import named
-from pqn.device import compiler_options, over_seeds_but_last, planned, require_memory
+from pqn.device import compiler_options, hasty_options, over_seeds_but_last, planned, require_memory
+from pqn.loops import repeated
 from pqn.programs import evaluation, rollout
 from pqn.programs.base import RunState, Totals, restored_learner, saved_learner
 from pqn.programs.compiled import CompiledProgram
+from pqn.programs.compiling import Job, compile_all
 from pqn.programs.host_buffer import HostBuffer
 from pqn.programs.keys import update_keys
 from pqn.programs.memory import MemoryPlan
@@ -48,7 +49,8 @@ class HostedProgram:
         self.host = HostBuffer(self.algorithm, self.config.seeds)
         learner = whole.state_shape.learner._replace(buffer=())
         self.state_shape = whole.state_shape._replace(learner=learner)
-        self.compile_seconds = 0.0
+        self.planned_updates = self.config.updates
+        self.compile_seconds = self.trace_seconds = 0.0
         self.memory: MemoryPlan | None = None
 
     # --- one seed -----------------------------------------------------------------------------------------------
@@ -67,29 +69,30 @@ class HostedProgram:
         self, learner: LearnerState, data: PyTree, key: Array, finished: Finished, hyper: Hyper
     ) -> tuple[LearnerState, Metrics]:
         progress, work = self.algorithm.prepare(learner, data, key, hyper)
-        progress, metrics = self.algorithm.descend(progress, work, hyper)
+        with repeated(self.planned_updates, self.whole.doubled):
+            progress, metrics = self.algorithm.descend(progress, work, hyper)
         learner, metrics = self.algorithm.finish(learner, progress, work, metrics)
         return learner, report(learner, metrics, finished)
 
     # --- S seeds, compiled --------------------------------------------------------------------------------------
 
     def compile(self) -> None:
+        self.whole.planned_updates = self.planned_updates
         began, whole, seeds = time.perf_counter(), self.whole, self.config.seeds
         collect = jax.jit(over_seeds_but_last(self.collect_one, seeds))
         learn = jax.jit(over_seeds_but_last(self.learn_one, seeds))
         _, gathered = jax.eval_shape(collect, self.state_shape, whole.hyper)
         data = self.host.data_shape(gathered.rollout, gathered.key)
         given = (self.state_shape.learner, data, gathered.key, gathered.finished, whole.hyper)
-        jobs = {
+        lowered = {
             "init": lambda: jax.jit(whole.over_seeds(self.init_one)).lower(whole.seeds),
             "collect": lambda: collect.lower(self.state_shape, whole.hyper),
             "learn": lambda: learn.lower(*given),
             "evaluate": lambda: jax.jit(self._evaluate).lower(self.state_shape.learner, whole.seeds),
         }
-        with ThreadPoolExecutor(len(jobs)) as pool:
-            options = compiler_options(whole.env)
-            futures = {name: pool.submit(lambda job=job: job().compile(options)) for name, job in jobs.items()}
-            self._compiled = {name: future.result() for name, future in futures.items()}
+        hasty, options = hasty_options(whole.env), compiler_options(whole.env, whole.doubled)
+        jobs = {name: Job(lower, hasty if name in ("init", "evaluate") else options) for name, lower in lowered.items()}
+        self._compiled, self.trace_seconds = compile_all(jobs)
         most = planned(self._compiled.values())
         require_memory(most)
         learner = self.state_shape.learner._replace(buffer=self.host.shape())
@@ -121,6 +124,9 @@ class HostedProgram:
         result = self._compiled["evaluate"](state.learner._replace(buffer=()), self.whole.seeds)
         played: evaluation.Evaluation = jax.tree.map(np.asarray, result)
         return played.check(self.whole.eval_env.spec.name, self.config.seed)
+
+    def start_evaluation(self, state: RunState) -> None:
+        """Between chunks only: a buffer is too large to be copied."""
 
     def saved_shape(self) -> RunState:
         shape = jax.eval_shape(named, self.state_shape)

@@ -27,6 +27,8 @@ from pqn.programs.compiled import CompiledProgram
 from pqn.programs.evaluation import Evaluation
 from pqn.programs.memory import MemoryPlan
 from pqn.programs.shard_mesh import is_key
+from pqn.programs.simulators.program import SimulatorProgram
+from pqn.programs.simulators.sharded import ShardedSimulatorProgram
 from pqn.types import PyTree
 
 if TYPE_CHECKING:
@@ -99,15 +101,19 @@ class SpreadProgram:
                 "a buffer in the host's memory (replay.place) is for one device; lower replay.size so that it fits the "
                 "device, or let JAX see one device only"
             )
-        self.compile_seconds = 0.0
+        self.planned_updates = config.updates
+        self.compile_seconds = self.trace_seconds = 0.0
         self.memory: MemoryPlan | None = None
 
     def compile(self) -> None:
         began = time.perf_counter()
+        for part in self.parts:
+            part.planned_updates = self.planned_updates
         # The first alone: where compiled programs are cached, the others are read from there.
         self.parts[0].compile()
         self._each(lambda part: part.compile(), self.parts[1:])
         self.memory = MemoryPlan.total([part.memory for part in self.parts if part.memory is not None])
+        self.trace_seconds = self.parts[0].trace_seconds  # the others trace while programs of others compile
         self.compile_seconds = time.perf_counter() - began
 
     def init(self) -> tuple[RunState, ...]:
@@ -124,6 +130,9 @@ class SpreadProgram:
     def evaluate(self, state: PyTree) -> Evaluation:
         result = self._whole(self._each(lambda part, state: part.played(state), self.parts, state))
         return result.check(self.algorithm.spec.name, self.config.seed)
+
+    def start_evaluation(self, state: PyTree) -> None:
+        """Between chunks only: the groups of all processes must do the same, in the same order."""
 
     def saved_shape(self) -> RunState:
         """That of the whole run: how it was spread is not part of a checkpoint."""
@@ -204,6 +213,9 @@ def placement(program: object, devices: int) -> str | None:
     """Which devices a run uses, in a sentence; None where there is only one."""
     if devices == 1:
         return None
+    if isinstance(program, SimulatorProgram | ShardedSimulatorProgram):
+        used = processes.count()
+        return f"this run uses {used} of {devices} devices, one in each process: its environments are outside of JAX"
     if not isinstance(program, SpreadProgram):
         return f"this run uses 1 of {devices} devices; more seeds, or shards, would use more"
     of_shards, config = len(program.groups[0].devices), program.config

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
@@ -21,9 +20,11 @@ from pqn.algorithms import make_algorithm
 from pqn.algorithms.base import Hyper, LearnerState, Metrics, Progress, Work
 from pqn.algorithms.packing import named
 from pqn.config import Config
-from pqn.device import compiler_options, over_seeds, over_seeds_but_last, planned, require_memory
+from pqn.device import compiler_options, over_seeds, over_seeds_but_last, planned, require_memory, worth_doubling
 from pqn.errors import ConfigError, EnvFailed
+from pqn.loops import repeated
 from pqn.programs.base import HostFactory, RunState, Totals, restored_learner, saved_learner
+from pqn.programs.compiling import Job, compile_all
 from pqn.programs.evaluation import Evaluation, step_limit
 from pqn.programs.host_buffer import HostBuffer
 from pqn.programs.keys import evaluation_key, seed_keys, update_keys
@@ -74,7 +75,8 @@ class SimulatorProgram:
         self.hyper = Hyper.of(config)
         self.seeds = jnp.arange(config.seed, config.seed + config.seeds)
         self.layout = Layout.of(config, spec, groups)
-        self.compile_seconds = 0.0
+        self.planned_updates = config.updates
+        self.compile_seconds = self.trace_seconds = 0.0
         self.memory: MemoryPlan | None = None
         # With overlap a simulator may fail after the buffer has changed, and the state before that is to be saved.
         self._in_place = not config.simulators.overlap
@@ -122,7 +124,8 @@ class SimulatorProgram:
     def descend_one(self, progress: Progress, work: Work, given: tuple[Hyper, Array]) -> tuple[Progress, Metrics]:
         """One piece of the gradient steps; `given` has the hyperparameters and the number of its first step."""
         hyper, start = given
-        return self.algorithm.descend(progress, work.part(start, self._piece), hyper)
+        with repeated(self.planned_updates, self.doubled):
+            return self.algorithm.descend(progress, work.part(start, self._piece), hyper)
 
     def finish_one(
         self, state: LearnerState, progress: Progress, work: Work, metrics: list[Metrics], finished: Finished
@@ -184,15 +187,16 @@ class SimulatorProgram:
         self._compile_acting()
         self.compile_seconds = time.perf_counter() - began
 
+    @property
+    def doubled(self) -> bool:
+        """Whether the run is long enough for the loop over gradient steps to be doubled."""
+        return worth_doubling(self.planned_updates * self._gradient_steps)
+
     def _compile(self, jobs: dict[str, PyTree], shapes: dict[str, tuple[PyTree, ...]]) -> None:
         """Compiles the jobs that have shapes, side by side."""
-        with ThreadPoolExecutor(len(shapes)) as threads:
-            options = compiler_options()
-            futures = {
-                name: threads.submit(lambda name=name: jobs[name].lower(*shapes[name]).compile(options))
-                for name in shapes
-            }
-            self._compiled = {name: future.result() for name, future in futures.items()}
+        options = compiler_options(None, self.doubled)
+        lower = {name: Job(lambda name=name: jobs[name].lower(*shapes[name]), options) for name in shapes}
+        self._compiled, self.trace_seconds = compile_all(lower)
 
     def _collected_shape(self, learner: LearnerState, key: Array) -> Collected:
         """Shapes of a rollout, from those of S learners and keys."""
@@ -285,6 +289,9 @@ class SimulatorProgram:
         policy, limit = self.algorithm.policy(state.learner), step_limit(config, self.algorithm.spec)
         played = self._player.play(self.make_env, policy, keys, config.eval.num_envs, limit)
         return played.check(self.algorithm.spec.name, config.seed)
+
+    def start_evaluation(self, state: RunState) -> None:
+        """Between chunks only: episodes are played by simulators."""
 
     def saved_shape(self) -> SimulatorCheckpoint:
         started = self.start()
