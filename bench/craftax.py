@@ -2,6 +2,7 @@
 
     python -m bench.craftax --env Craftax-Symbolic-v1 --num-envs 1024 --ratios 1 16 --every 1 --steps 96
     python -m bench.craftax --env Craftax-Symbolic-v1 --num-envs 1024 --ratios 32 64 --every 16 --steps 96
+    python -m bench.craftax --env Craftax-Symbolic-v1 --state   # the bytes of one environment's state; compiles nothing
 
 Prints one JSON row for each number of environments, ratio and number of steps that a pool lasts: seconds to compile,
 microseconds per vector step, steps per second, and how crowded the pool of new worlds was. Random actions end an
@@ -84,6 +85,27 @@ def measure(case: Case, steps: int) -> dict[str, Any]:
     }
 
 
+def state_bytes(name: str, most: int = 6) -> dict[str, Any]:
+    """Bytes of one environment's state, which every step reads, every reset selects and every loop carries on."""
+    state, timestep = jax.eval_shape(registry.make(name, 1).reset, jax.random.key(0))
+    sizes, kinds = {}, {}
+    for path, leaf in jax.tree_util.tree_leaves_with_path(state.inner):
+        is_key = jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        size = leaf.size * (8 if is_key else leaf.dtype.itemsize)  # a key is two words
+        sizes[jax.tree_util.keystr(path).strip(".")] = size
+        kinds[str(leaf.dtype)] = kinds.get(str(leaf.dtype), 0) + size
+    largest = dict(sorted(sizes.items(), key=lambda item: -item[1])[:most])
+    observation = timestep.obs.size * timestep.obs.dtype.itemsize
+    return {
+        "env": name,
+        "arrays": len(sizes),
+        "bytes": sum(sizes.values()),
+        "bytes_by_type": kinds,
+        "largest": largest,
+        "observation_bytes": observation,
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--env", default="Craftax-Classic-Symbolic-v1")
@@ -92,7 +114,11 @@ def main() -> None:
     parser.add_argument("--every", type=int, nargs="+", default=[16])
     parser.add_argument("--steps", type=int, default=96, help="a multiple of the longest --every")
     parser.add_argument("--jobs", type=int, default=1, help="compilations side by side; each then takes longer")
+    parser.add_argument("--state", action="store_true", help="print the bytes of one environment's state, and no times")
     given = parser.parse_args()
+    if given.state:
+        print(json.dumps(state_bytes(given.env)))
+        return
     enable_compilation_cache()
     choices = list(itertools.product(given.num_envs, given.ratios, given.every))
     # A minute each, nearly all of it compiling: side by side where there are cores.

@@ -110,6 +110,11 @@ def over_seeds_but_last(function: Callable[..., R], seeds: int) -> Callable[...,
     return together
 
 
+def narrow_products_are_slow() -> bool:
+    """Whether a product with few columns is better computed transposed; see `networks.products`."""
+    return jax.default_backend() == "cpu"
+
+
 def simulator_groups(concurrent: bool) -> int:
     """Into how many groups to split simulators, which step on threads or in processes of their own if `concurrent`.
 

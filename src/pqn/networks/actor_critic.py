@@ -11,6 +11,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from pqn.config import NetworkConfig
+from pqn.networks.products import dot_general
 from pqn.networks.qnetwork import SequenceNetwork, initial_carry
 from pqn.types import Array, Inputs, PyTree
 
@@ -28,7 +29,9 @@ class Outputs(SequenceNetwork):
         after, x = self.features(carry, inputs, train)
         x, shape = x.astype(jnp.float32), inputs.obs.shape[:3]
         outs = {
-            name: nn.Dense(width, kernel_init=nn.initializers.orthogonal(gain), name=name)(x).reshape(*shape, width)
+            name: nn.Dense(width, kernel_init=nn.initializers.orthogonal(gain), name=name, dot_general=dot_general)(
+                x
+            ).reshape(*shape, width)
             for name, width, gain in self.heads
         }
         return after, outs

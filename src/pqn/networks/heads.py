@@ -5,6 +5,7 @@ from __future__ import annotations
 import flax.linen as nn
 import jax.numpy as jnp
 
+from pqn.networks.products import dot_general
 from pqn.types import Array
 
 
@@ -18,6 +19,7 @@ class Head(nn.Module):
     def __call__(self, x: Array) -> Array:
         x = x.astype(jnp.float32)
         if self.kind == "linear":
-            return nn.Dense(self.num_actions, name="q")(x)
-        advantage = nn.Dense(self.num_actions, name="advantage")(x)
-        return nn.Dense(1, name="value")(x) + advantage - jnp.mean(advantage, axis=-1, keepdims=True)
+            return nn.Dense(self.num_actions, name="q", dot_general=dot_general)(x)
+        advantage = nn.Dense(self.num_actions, name="advantage", dot_general=dot_general)(x)
+        value = nn.Dense(1, name="value", dot_general=dot_general)(x)
+        return value + advantage - jnp.mean(advantage, axis=-1, keepdims=True)
