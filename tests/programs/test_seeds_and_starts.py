@@ -10,8 +10,8 @@ from conftest import build, tiny
 
 from pqn.envs.probe import Counter
 from pqn.programs import rollout
+from pqn.programs.episodes import Finished
 from pqn.programs.reported import NO_FAULT
-from pqn.programs.rollout import Finished
 from pqn.programs.totals import report
 
 

@@ -21,10 +21,10 @@ from pqn.programs import evaluation, rollout
 from pqn.programs.base import RunState, Totals, restored_learner, saved_learner
 from pqn.programs.compiled import CompiledProgram
 from pqn.programs.compiling import Job, compile_all
+from pqn.programs.episodes import Finished
 from pqn.programs.host_buffer import HostBuffer
 from pqn.programs.keys import update_keys
 from pqn.programs.memory import MemoryPlan
-from pqn.programs.rollout import Finished
 from pqn.programs.totals import add_up, report
 from pqn.types import Array, PyTree, Rollout
 

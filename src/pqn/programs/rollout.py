@@ -11,6 +11,7 @@ from pqn.algorithms.base import Actor, Algorithm, Hyper, LearnerState
 from pqn.arrays import expand
 from pqn.config import Config
 from pqn.envs.contract import JaxEnv
+from pqn.programs.episodes import Finished, count_episodes
 from pqn.programs.health import Fault, first, not_finite
 from pqn.types import (
     Array,
@@ -42,16 +43,6 @@ class Stream(NamedTuple):
     @property
     def seen(self) -> Seen:
         return Seen(self.inputs, self.avail, self.world)
-
-
-class Finished(NamedTuple):
-    """Sums over the episodes that ended in a rollout; a mean over them is never biased by open episodes."""
-
-    episodes: Array
-    ret: Array
-    length: Array
-    info: dict[str, Array]
-    fault: Array | None = None  # int32 `health.Fault` of the environments; None: not looked at (here)
 
 
 class TruncatedEnds(NamedTuple):
@@ -296,21 +287,3 @@ def none_finished(env: JaxEnv, stream: Stream) -> Finished:
     names = jax.eval_shape(env.step, stream.env, jax.ShapeDtypeStruct(stream.inputs.first.shape, jnp.int32))[1].info
     zero = jnp.zeros(env.num_envs)
     return Finished(zero, zero, zero, dict.fromkeys(names, zero))
-
-
-def count_episodes(episode: EpisodeStats, finished: Finished, timestep: TimeStep) -> tuple[EpisodeStats, Finished]:
-    """Adds the step to the open episodes and moves those that ended into the sums, per environment."""
-    done = timestep.over
-    ret, length = episode.ret + timestep.reward, episode.length + (1 if timestep.valid is None else timestep.valid)
-    total = timestep.info.get("return", ret)
-
-    def ended(sums: Array, value: Array) -> Array:
-        return sums + jnp.where(done, value, 0.0)
-
-    finished = Finished(
-        finished.episodes + done,
-        ended(finished.ret, total),
-        ended(finished.length, length),
-        {name: ended(finished.info[name], value) for name, value in timestep.info.items()},
-    )
-    return EpisodeStats(jnp.where(done, 0.0, ret), jnp.where(done, 0.0, length)), finished

@@ -17,9 +17,9 @@ import optax
 from pqn import shards
 from pqn.algorithms.base import LearnerState
 from pqn.programs import health
+from pqn.programs.episodes import Finished
 from pqn.programs.health import Fault
 from pqn.programs.reported import HEALTH, NO_FAULT, is_last, is_mean
-from pqn.programs.rollout import Finished
 from pqn.types import Array
 
 AnyArray = TypeVar("AnyArray", Array, np.ndarray)

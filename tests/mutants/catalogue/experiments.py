@@ -55,7 +55,7 @@ MUTATIONS = [
         "if schedule_steps(there) != schedule_steps(config) or there.total_steps > config.total_steps:",
         "if there.total_steps > config.total_steps:",
         "A share goes on from a run whose learning rate fell over another length.",
-        "experiments/test_longer.py",
+        "experiments/test_longer.py::test_another_configuration_is_trained_from_the_start",
     ),
     mutation(
         "longer-who-trained-the-beginning-forgotten",
@@ -63,7 +63,7 @@ MUTATIONS = [
         'b"".join(earlier)',
         'b""',
         "A result does not name the commit that trained its first half.",
-        "experiments/test_longer.py",
+        "experiments/test_longer.py::test_the_whole_goes_on_from_the_half",
     ),
     mutation(
         "finished-batch-trained-again",

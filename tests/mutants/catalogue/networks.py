@@ -361,8 +361,8 @@ MUTATIONS = [
     mutation(
         "qnetwork-agents-numbered-by-environment",
         QNETWORK,
-        "jnp.tile(jnp.eye(agents, dtype=x.dtype), (len(x) // agents, 1))",
-        "jnp.repeat(jnp.eye(agents, dtype=x.dtype), len(x) // agents, axis=0)",
+        "jnp.tile(jnp.eye(agents, dtype=x.dtype), (rows // agents, 1))",
+        "jnp.repeat(jnp.eye(agents, dtype=x.dtype), rows // agents, axis=0)",
         "Agent ids tell environments apart instead of agents.",
         "networks/test_network_oracles.py::test_agent_ids_number_the_agents_of_every_environment",
     ),

@@ -7,6 +7,7 @@ from ..mutation import mutation
 COMPILED = "programs/compiled.py"
 EVALUATION = "programs/evaluation.py"
 ROLLOUT = "programs/rollout.py"
+EPISODES = "programs/episodes.py"
 # All cases of the oracle, in order, up to the first that fails: which one that is depends on the covering array.
 ORACLE = "oracle/test_oracle.py::test_the_compiled_program_learns_what_the_oracle_learns"
 SAME_DATA = "programs/simulators/test_collect.py::test_the_host_collects_what_the_compiled_loop_collects"
@@ -136,7 +137,7 @@ COLLECTING = [
     ),
     mutation(
         "rollout-returns-never-start-again",
-        ROLLOUT,
+        EPISODES,
         "EpisodeStats(jnp.where(done, 0.0, ret),",
         "EpisodeStats(ret,",
         "An episode's reported return includes all earlier ones.",
@@ -144,7 +145,7 @@ COLLECTING = [
     ),
     mutation(
         "rollout-length-counts-resets",
-        ROLLOUT,
+        EPISODES,
         "(1 if timestep.valid is None else timestep.valid)",
         "1",
         "Reported lengths include steps that only reset.",
@@ -152,7 +153,7 @@ COLLECTING = [
     ),
     mutation(
         "rollout-score-of-the-learner",
-        ROLLOUT,
+        EPISODES,
         'timestep.info.get("return", ret)',
         "ret",
         "Training curves show the clipped or shaped return instead of the score.",

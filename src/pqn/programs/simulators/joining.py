@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from pqn.algorithms.base import Actor, Hyper
 from pqn.programs import rollout
-from pqn.programs.rollout import Finished
+from pqn.programs.episodes import Finished, count_episodes
 from pqn.programs.simulators.groups import Group, Layout
 from pqn.programs.simulators.records import Collected, GroupSteps, Outcomes
 from pqn.types import EpisodeStats, Inputs, Rollout
@@ -79,7 +79,7 @@ def _count(episode: EpisodeStats, outcomes: Outcomes) -> tuple[EpisodeStats, Fin
     """The open episodes after the outcomes [T, N], and sums for each environment over those that ended."""
 
     def step(c: tuple[EpisodeStats, Finished], outcome: Outcomes) -> tuple[tuple[EpisodeStats, Finished], None]:
-        return rollout.count_episodes(*c, outcome.timestep()), None
+        return count_episodes(*c, outcome.timestep()), None
 
     zero = jnp.zeros(outcomes.reward.shape[1:])
     none = Finished(zero, zero, zero, dict.fromkeys(outcomes.info, zero))

@@ -25,11 +25,11 @@ from pqn.errors import ConfigError, EnvFailed
 from pqn.loops import repeated
 from pqn.programs.base import HostFactory, RunState, Totals, restored_learner, saved_learner
 from pqn.programs.compiling import Job, compile_all
+from pqn.programs.episodes import Finished
 from pqn.programs.evaluation import Evaluation, step_limit
 from pqn.programs.host_buffer import HostBuffer
 from pqn.programs.keys import evaluation_key, seed_keys, update_keys
 from pqn.programs.memory import MemoryPlan
-from pqn.programs.rollout import Finished
 from pqn.programs.simulators.collect import shapes_of
 from pqn.programs.simulators.cores import reserved_cores
 from pqn.programs.simulators.groups import Layout
