@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
@@ -24,9 +23,11 @@ from pqn.algorithms import make_algorithm
 from pqn.algorithms.base import PER_SHARD, Hyper, LearnerState, Metrics
 from pqn.algorithms.packing import named
 from pqn.config import Config
-from pqn.device import compiler_options, over_seeds, over_seeds_but_last, planned, require_memory
+from pqn.device import compiler_options, over_seeds, over_seeds_but_last, planned, require_memory, worth_doubling
 from pqn.errors import ConfigError, EnvFailed
+from pqn.loops import repeated
 from pqn.programs.base import Block, Blocks, HostFactory, RunState, Totals, restored_learner, saved_learner
+from pqn.programs.compiling import Job, compile_all
 from pqn.programs.evaluation import Evaluation, step_limit
 from pqn.programs.keys import evaluation_key, seed_keys, update_keys
 from pqn.programs.memory import MemoryPlan
@@ -75,7 +76,8 @@ class ShardedSimulatorProgram:
         self.hyper = Hyper.of(config)
         self.seeds = jnp.arange(config.seed, config.seed + config.seeds)
         self.layout = Layout.of(config, spec, groups)
-        self.compile_seconds = 0.0
+        self.planned_updates = config.updates
+        self.compile_seconds = self.trace_seconds = 0.0
         self.memory: MemoryPlan | None = None
         self.mesh = ShardMesh(config.shards)  # shapes are those of one device that has all shards
         self.learner_shape = jax.eval_shape(jax.vmap(self.init_one), self.seeds)
@@ -93,7 +95,8 @@ class ShardedSimulatorProgram:
         self, learner: LearnerState, given: Gathered, key: Array, hyper: Hyper
     ) -> tuple[LearnerState, Metrics]:
         """What `CompiledProgram.update_shard` does after it has collected."""
-        learner, metrics = self.algorithm.update(learner, given.rollout, shards.own_key(key), hyper)
+        with repeated(self.planned_updates, self.doubled):
+            learner, metrics = self.algorithm.update(learner, given.rollout, shards.own_key(key), hyper)
         return learner, join_shards(report(learner, metrics, given.finished))
 
     def join_shard(self, collected: Collected, hyper: Hyper) -> tuple[Gathered, AfterRollout]:
@@ -153,29 +156,30 @@ class ShardedSimulatorProgram:
         join = jax.jit(over_seeds_but_last(self.join_shard, seeds))
         given, _ = jax.eval_shape(join, collected, self.hyper)
         whole = _stacked_shape(given, self.config.shards)
-        learner, (keys, hyper) = (
-            self.mesh.shaped(self.learner_shape, self._axes),
-            self.mesh.shaped((key, self.hyper), SAME),
-        )
+        learner = self.mesh.shaped(self.learner_shape, self._axes)
+        keys, hyper = self.mesh.shaped((key, self.hyper), SAME)
         places, result = self.mesh.result_places(self._axes), self.mesh.result_places((self._axes, SAME))
-        jobs = {
-            "init": lambda: jax.jit(self._init, **places).lower(self.mesh.shaped(self.seeds, SAME)),
-            "split": lambda: jax.jit(self._split).lower(key),
-            "join": lambda: join.lower(collected, self.hyper),
+        lowered = {
             "learn": lambda: jax.jit(self._learn, donate_argnums=0, **result).lower(
                 learner, self.mesh.shaped(whole, OWN), keys, hyper
             ),
+            "join": lambda: join.lower(collected, self.hyper),
+            "init": lambda: jax.jit(self._init, **places).lower(self.mesh.shaped(self.seeds, SAME)),
+            "split": lambda: jax.jit(self._split).lower(key),
         }
-        with ThreadPoolExecutor(len(jobs)) as threads:
-            options = compiler_options()
-            futures = {name: threads.submit(lambda job=job: job().compile(options)) for name, job in jobs.items()}
-            self._compiled = {name: future.result() for name, future in futures.items()}
+        options = compiler_options(None, self.doubled)
+        self._compiled, self.trace_seconds = compile_all({name: Job(each, options) for name, each in lowered.items()})
         most = planned(self._compiled.values())
         require_memory(most)
         streams = _stacked_shape(stream, self.config.shards)
         self.memory = MemoryPlan.of(self.learner_shape, streams, whole.rollout, most)
         self._compile_acting()
         self.compile_seconds = time.perf_counter() - began
+
+    @property
+    def doubled(self) -> bool:
+        """Whether the run is long enough for the loop over gradient steps to be doubled."""
+        return worth_doubling(self.planned_updates * self.config.learner.epochs * self.config.learner.minibatches)
 
     def _compile_acting(self) -> None:
         state, started = self.init(), self._started[0]
@@ -293,8 +297,10 @@ class ShardedSimulatorProgram:
         return stream
 
     def close(self) -> None:
-        for one in self._started:
-            one.simulators.close()
+        started, self._started = self._started, []
+        with contextlib.ExitStack() as stack:  # also the others, where one cannot be closed
+            for one in started:
+                stack.callback(one.simulators.close)
 
 
 def _updates(learner: LearnerState) -> int:
