@@ -5,8 +5,9 @@
     python -m bench.memories --gradient --steps 128 --batch 40 --size 512
 
 The first two train each task with each memory and write a JSON file: greedy returns along the run, and the time of an
-update. That time is measured after the trainings, by turns, best of several rounds, so that a machine which others use
-treats all alike. "Equal minutes" is what each has learned when the fastest has finished, by these times.
+update. That time is measured after the trainings, by turns, best of several rounds; on a CPU it is the time that the
+cores have worked, since others may use them, too. "Equal minutes" is what each has learned when the fastest has
+finished, by these times.
 
 The last prints one JSON row for each memory: forward and backward pass of one layer, and the time to compile it.
 """
@@ -24,7 +25,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bench.timing import seconds
 from pqn.config import Config
 from pqn.device import compiler_options, enable_compilation_cache
 from pqn.envs import registry
@@ -42,9 +42,17 @@ SHORT = {"env.kwargs": {"memory_length": 30}, "learner.rollout_steps": 64, "tota
 TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "chain-30": ("memory-chain", SMALL | SHORT),
     "chain-100": ("memory-chain", SMALL),
-    "masked-cartpole": ("cartpole-rnn", SMALL | {"learner.lr": 1e-3}),
+    "masked-cartpole": (
+        "cartpole-rnn",
+        SMALL | {"learner.lr": 1e-3, "total_steps": 200_000, "eval.num_envs": 16, "eval.count": 8},
+    ),
 }
-ROUNDS = 10
+ROUNDS = 5
+
+
+def clock() -> float:
+    """Seconds of work of all cores of a CPU, whoever else uses them; with an accelerator, seconds as they pass."""
+    return time.process_time() if jax.default_backend() == "cpu" else time.perf_counter()
 
 
 def compare(name: str, memories: list[str], seeds: int, out: Path) -> dict[str, Any]:
@@ -57,13 +65,14 @@ def compare(name: str, memories: list[str], seeds: int, out: Path) -> dict[str, 
     for row in rows.values():
         row["minutes"] = round(row["updates"] * row["ms_per_update"] / 60e3, 3)
         row["return_at_equal_minutes"] = at_update(row, budget / row["ms_per_update"])
+    settle(list(rows.values()))
     started, options = TASKS.get(name, (name, {}))
     return {"task": name, "preset": started, "options": options, "seeds": seeds, "rows": list(rows.values())}
 
 
 def configure(name: str, kind: str, seeds: int) -> Config:
     name, options = TASKS.get(name, (name, {}))
-    return preset(name, options | {"network.memory": kind, "eval.count": 15}, seeds=seeds)
+    return preset(name, {"eval.count": 15} | options | {"network.memory": kind}, seeds=seeds)
 
 
 def learn(config: Config, run: Path) -> dict[str, Any]:
@@ -98,6 +107,17 @@ def at_update(row: dict[str, Any], update: float) -> float:
     return round(float(np.interp(update, *zip(*points, strict=True))), 3)
 
 
+def settle(rows: list[dict[str, Any]]) -> None:
+    """When each began to stay above 95 % of the best mean return: `settled_at` in steps and `settled_s`, or None."""
+    means = [[float(np.mean(point["returns"])) for point in row["curve"]] for row in rows]
+    enough = 0.95 * max(map(max, means))
+    for row, curve in zip(rows, means, strict=True):
+        low = max((i for i, value in enumerate(curve) if value < enough), default=-1)
+        point = row["curve"][low + 1] if low + 1 < len(curve) else None
+        row["settled_at"] = point and point["step"]
+        row["settled_s"] = point and round(point["update"] * row["ms_per_update"] / 1e3, 2)
+
+
 def update_times(configs: dict[str, Config]) -> dict[str, float]:
     """Milliseconds of an update with each memory, all seeds: the best of several rounds in which they take turns."""
     programs, states, best = {}, {}, dict.fromkeys(configs, float("inf"))
@@ -107,9 +127,9 @@ def update_times(configs: dict[str, Config]) -> dict[str, float]:
         states[kind] = jax.block_until_ready(programs[kind].init())
     for _ in range(ROUNDS):
         for kind, program in programs.items():
-            began = time.perf_counter()
+            began = clock()
             states[kind], _ = jax.block_until_ready(program.chunk(states[kind], 1))
-            best[kind] = min(best[kind], time.perf_counter() - began)
+            best[kind] = min(best[kind], clock() - began)
     return {kind: round(1e3 * value, 3) for kind, value in best.items()}
 
 
@@ -126,9 +146,9 @@ def gradient_step(kind: str, given: argparse.Namespace, rounds: bool) -> dict[st
         return jnp.sum(jnp.square(module.apply(params, carry, x, first, True)[1]))
 
     with mock.patch.object(linear_memory, "scans_in_parallel", lambda: rounds):
-        began = time.perf_counter()
+        began = clock()
         compiled = jax.jit(jax.grad(loss, argnums=(0, 1))).lower(params, x).compile(compiler_options())
-        compile_s = time.perf_counter() - began
+        compile_s = clock() - began
     scan = ("rounds" if rounds else "loop") if kind in ("mingru", "lru") else "loop with a product"
     row = {"memory": kind, "scan": scan, "steps": given.steps, "batch": given.batch, "size": given.size}
     row |= {"dtype": given.dtype, "device": jax.devices()[0].device_kind, "compile_s": round(compile_s, 2)}
@@ -143,7 +163,10 @@ def gradients(given: argparse.Namespace) -> None:
     rows = [gradient_step(kind, given, rounds) for kind, rounds in kinds]
     for _ in range(ROUNDS):
         for row in rows:
-            row["ms"] = min(row["ms"], 1e3 * seconds(*row["call"], repeats=2))
+            function, *args = row["call"]
+            began = clock()
+            jax.block_until_ready(function(*args))
+            row["ms"] = min(row["ms"], 1e3 * (clock() - began))
     for row in rows:
         row.pop("call")
         print(json.dumps(row | {"ms": round(row["ms"], 3)}), flush=True)
@@ -176,9 +199,9 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=512)
     parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
     given = parser.parse_args()
-    enable_compilation_cache()
     if given.gradient:
         return gradients(given)
+    enable_compilation_cache()
     words = ["python -m bench.memories", *given.tasks, "--seeds", str(given.seeds)]
     data: dict[str, Any] = {
         "command": " ".join(words),

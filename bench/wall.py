@@ -3,7 +3,7 @@
     python -m bench.wall                                    # every row that an H200 ends within minutes
     python -m bench.wall hanabi craftax-rnn                 # the two that take an hour
     python -m bench.wall cartpole-paper --total-steps 5e4   # a short run, also on a CPU
-    python -m bench.wall --trees old=../before new=.        # two versions, one after the other, on the same machine
+    python -m bench.wall --tree old=../before --tree new=.  # two versions, one after the other, on the same machine
 
 Runs `pqn train` in a fresh process, first with an empty compilation cache and then with the cache that this has filled.
 The run itself says how its seconds were spent (`process_seconds` of summary.json). One JSON row is printed for each
@@ -110,8 +110,11 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def _tree(text: str) -> tuple[str, Path]:
-    name, _, path = text.rpartition("=")
-    return name or path, Path(path).resolve()
+    name, found, path = text.partition("=")
+    tree = Path(path).resolve()
+    if not found or not (tree / "src" / "pqn").is_dir():
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=CHECKOUT, with a checkout of this repository")
+    return name, tree
 
 
 def _whole(text: str) -> int:
@@ -126,11 +129,12 @@ def _arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}, or any preset")
     parser.add_argument("--total-steps", type=_whole, help="instead of those of the row")
     parser.add_argument("--seeds", type=int, help="instead of those of the row")
-    parser.add_argument("--set", dest="options", nargs="+", default=[], metavar="NAME=VALUE", help="further options")
+    parser.add_argument("--set", dest="options", action="append", default=[], metavar="NAME=VALUE", help="an option")
     parser.add_argument("--repeats", type=int, default=1, help="all trees in turn, so often")
     parser.add_argument("--cold-only", action="store_true", help="without the second process")
-    parser.add_argument("--trees", type=_tree, nargs="+", default=[("here", ROOT)], metavar="NAME=CHECKOUT")
+    parser.add_argument("--tree", dest="trees", type=_tree, action="append", metavar="NAME=CHECKOUT", help="a version")
     given = parser.parse_args(argv)
+    given.trees = given.trees or [("here", ROOT)]
     given.rows = given.rows or short
     return given
 

@@ -14,7 +14,7 @@ TINY = [
 
 @pytest.fixture(scope="module")
 def row() -> dict:
-    (row,) = wall.main(["cartpole", "--cold-only", "--total-steps", "160", "--set", *TINY])
+    (row,) = wall.main(["cartpole", "--cold-only", "--total-steps", "160", *(f"--set={option}" for option in TINY)])
     return row
 
 
@@ -57,3 +57,10 @@ def test_every_row_has_a_number_of_the_papers_code():
     found = {name: wall.public_seconds(row, row.steps, text) for name, row in wall.ROWS.items()}
     assert all(found.values())
     assert found["cartpole-paper"] == 13.4 and found["hanabi"] > 3 * 3600
+
+
+@pytest.mark.parametrize("text", ["cartpole", "old=nowhere"])
+def test_a_tree_is_a_checkout_with_a_name(text, capsys):
+    with pytest.raises(SystemExit):
+        wall.main(["--tree", text])
+    assert "is not NAME=CHECKOUT" in capsys.readouterr().err

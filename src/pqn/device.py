@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 import jax
+import numpy as np
 
 from pqn.errors import DeviceError, no_device, out_of_memory
 from pqn.loops import SECONDS_PER_ITERATION, worthwhile, written_out
@@ -23,7 +24,7 @@ R = TypeVar("R")
 _GPU: dict[str, bool | str] = {"xla_gpu_enable_while_loop_double_buffering": True}
 # Kernels that do not wait for each other run side by side: a tenth to a fifth of a small network's step.
 _SIDE_BY_SIDE: dict[str, bool | str] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
-SECONDS_TO_DOUBLE = 2.0  # what the first takes the compiler: two seconds for CartPole and MinAtar, ten for SMAX
+SECONDS_TO_DOUBLE = 4.0  # what the first takes the compiler: two for MinAtar, five for Overcooked, ten for SMAX
 # Programs that run once, or seldom and not for long, compile in less than half the time. They might round otherwise;
 # fresh states and evaluations of the presets that were compared are the same in every bit.
 _CPU_IN_HASTE: dict[str, bool | str] = {
@@ -187,6 +188,11 @@ def machine_memory() -> float:
         with contextlib.suppress(OSError, ValueError):  # "max" means no limit
             limits.append(int(Path(file).read_text()))
     return min(limits)
+
+
+def copied(tree: PyTree) -> PyTree:
+    """Copies of the arrays of a tree, through the host's memory."""
+    return jax.tree.map(lambda x: jax.device_put(np.array(x, copy=True), x.sharding), tree)
 
 
 def start_fetching(array: jax.Array) -> None:

@@ -77,6 +77,17 @@ def test_the_card_counts_what_did_not_end(finished_run, monkeypatch, tmp_path):
     assert "| seeds of the run | 0 |" in card
 
 
+def test_the_card_claims_no_evaluation_of_other_weights(finished_run, monkeypatch, tmp_path):
+    """A run that was interrupted has a checkpoint that is newer than its last evaluation."""
+    trained = open_run(finished_run.run).newest()
+    metadata = trained.contents.metadata | {"eval_update": trained.update - 1}
+    newer = dataclasses.replace(trained, contents=trained.contents._replace(metadata=metadata))
+    monkeypatch.setattr(OpenedRun, "trained", lambda *_: newer)
+    card = (export_run(finished_run.run, ["safetensors"], tmp_path / "out").folder / "README.md").read_text()
+    assert "The run has no evaluation of this agent that ended." in card
+    assert "Greedy return" not in card and "mean_reward" not in card
+
+
 def test_what_the_card_says_about_loading_works(exported, monkeypatch, capsys):
     monkeypatch.chdir(exported.folder)
     codes = re.findall(r"```python\n(.*?)```", Path("README.md").read_text(), re.DOTALL)

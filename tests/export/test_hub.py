@@ -85,6 +85,10 @@ def sentence(words: list[str], capsys) -> str:
 
 def test_mistakes(run, capsys, monkeypatch, tmp_path):
     words = ["push", str(run), "me/agent"]
+    for name in ("agent", "me/", "/agent", "https://hub/me/agent", "me/my agent"):
+        assert f"'{name}' is not the name of a repository: it must be owner/name" in sentence(
+            [*words[:2], name], capsys
+        )
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert "pushing needs huggingface_hub: pip install -e '.[hub]'" in sentence(words, capsys)
     monkeypatch.setitem(sys.modules, "huggingface_hub", Client(token=None))

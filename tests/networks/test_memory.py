@@ -12,12 +12,14 @@ from conftest import build, run_updates, tiny
 import pqn
 from pqn.algorithms.segments import segmented
 from pqn.config import NetworkConfig
+from pqn.loops import _operations
 from pqn.networks.memory import GRU, LSTM
 from pqn.networks.qnetwork import QNetwork
 from pqn.programs import rollout
+from pqn.programs.base import RunState
 from pqn.programs.evaluation import evaluate
 from pqn.progress import Progress
-from pqn.types import Inputs
+from pqn.types import Inputs, PyTree
 
 T, B, F, H = 9, 4, 3, 5
 
@@ -211,13 +213,14 @@ def test_recurrent_runs_resume_and_load(tmp_path, kind):
     np.testing.assert_allclose(agent.q_values(obs, first=np.ones(3, bool)), start, rtol=1e-6)
 
 
-def test_burn_in_gives_each_segment_the_steps_before_it():
+@pytest.mark.parametrize("burn_in", [2, 3])  # a segment of 4 is two windows of 2, or not a number of them
+def test_burn_in_gives_each_segment_the_steps_before_it(burn_in):
     """With unchanged parameters, burning in from the stored carry ends at the carry the rollout had: same Q-values."""
     options = {
         "network.memory": "lstm",
         "learner.segment_length": 4,
         "learner.rollout_steps": 12,
-        "learner.burn_in": 3,
+        "learner.burn_in": burn_in,
         "env.name": "probe:counter",
         "total_steps": 960,
     }
@@ -228,11 +231,11 @@ def test_burn_in_gives_each_segment_the_steps_before_it():
     stream, _, _ = collect(state, state.stream)  # the second rollout has a first one to look back at
     _, data, _ = collect(state, stream)
     segments = segmented(data, data.value, data.value, 4)
-    assert segments.inputs.obs.shape[:2] == (3 + 4, 3 * 8)
+    assert segments.inputs.obs.shape[:2] == (burn_in + 4, 3 * 8)
     _, q = net.apply({"params": state.learner.params}, segments.carry, segments.inputs)
     plain = segmented(data._replace(window=jax.tree.map(lambda x: x[:0], data.window)), data.value, data.value, 4)
-    np.testing.assert_allclose(q[3:, :, 0].max(-1), plain.target, rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(segments.inputs.obs[3:], plain.inputs.obs)
+    np.testing.assert_allclose(q[burn_in:, :, 0].max(-1), plain.target, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(segments.inputs.obs[burn_in:], plain.inputs.obs)
 
 
 def test_targets_of_the_first_gradient_step_are_the_same_either_way():
@@ -274,3 +277,18 @@ def test_the_written_out_gradient_is_that_of_the_loop(cell, dtype):
     tolerance = 1e-5 if dtype == "float32" else 0.05
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance), plain, ours)
     assert any(np.abs(leaf).max() > 0.1 for leaf in jax.tree.leaves(ours))
+
+
+def test_a_burn_in_that_divides_a_segment_does_not_compile_the_environment_twice():
+    def operations(burn_in: int) -> int:
+        options = {"network.memory": "gru", "learner.rollout_steps": 8, "learner.burn_in": burn_in}
+        program = build(tiny(options))
+        given = (program.env, program.algorithm)
+
+        def collect(state: RunState) -> PyTree:
+            return rollout.collect(*given, state.learner, state.stream, state.key, program.hyper)
+
+        return _operations(jax.make_jaxpr(collect)(jax.eval_shape(program.init_one, program.seeds[0])))
+
+    none, once, twice = operations(0), operations(4), operations(3)
+    assert once < 1.1 * none < 1.5 * none < twice

@@ -67,7 +67,7 @@ class PQN(OnPolicy):
     def fresh_targets(self, params: PyTree, q: Array, batch: Segments, hyper: Hyper) -> Array:
         """λ-returns [L, B] from the present network's own values of the segment; constants for the gradient."""
         values = jax.lax.stop_gradient(self.actor.joint_value(params, q, batch.avail, batch.world))
-        # With joint statistics there is one value more: that of what follows the segment.
+        # With joint statistics, `values` has what follows the segment as well.
         next_values = values[1:] if self.config.joint_statistics else jnp.concatenate([values[1:], batch.after])
         return lambda_returns(batch.reward, batch.discount, next_values, hyper.lam)
 

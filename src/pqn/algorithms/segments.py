@@ -54,17 +54,12 @@ def segmented(rollout: Rollout, targets: Array, next_values: Array, length: int)
     def and_after(piece: Array, x: Array, last: Array) -> Array:  # ..., [T, N, ...], [N, ...] -> one step longer
         return jnp.concatenate([piece, fold(jnp.concatenate([x[1:], last[None]]))[-1:]])
 
-    seen = Seen(
-        inputs=jax.tree.map(fold_with_window, rollout.window, rollout.inputs),
-        avail=jax.tree.map(fold, rollout.avail),
-        world=jax.tree.map(fold, rollout.world),
-    )
+    masks_and_worlds = jax.tree.map(fold, (rollout.avail, rollout.world))
+    seen: PyTree = Seen(jax.tree.map(fold_with_window, rollout.window, rollout.inputs), *masks_and_worlds)
     if rollout.last_seen is not None:
         seen = jax.tree.map(and_after, seen, Seen(rollout.inputs, rollout.avail, rollout.world), rollout.last_seen)
     return Segments(
-        inputs=seen.inputs,
-        avail=seen.avail,
-        world=seen.world,
+        *seen,
         action=fold(rollout.action),
         reward=fold(rollout.reward),
         discount=fold(rollout.discount),

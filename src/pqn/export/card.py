@@ -132,8 +132,8 @@ def _header(subject: Subject, name: str) -> str:
 
 
 def _returns(subject: Subject) -> tuple[float | None, float, int]:
-    """Mean and deviation of this agent's returns in the last evaluation, and of how many episodes; None without one."""
-    returns = subject.trained.eval_returns
+    """Mean and deviation of this agent's greedy returns, and of how many episodes; None where it was not evaluated."""
+    returns = subject.trained.own_returns
     if returns is None:
         return None, 0.0, 0
     own = returns[subject.seed - subject.trained.config.seed]
@@ -143,14 +143,15 @@ def _returns(subject: Subject) -> tuple[float | None, float, int]:
 
 def _evaluation(subject: Subject) -> str:
     mean, std, episodes = _returns(subject)
-    if mean is None or subject.trained.eval_returns is None:
+    returns = subject.trained.own_returns
+    if mean is None or returns is None:
         return "The run has no evaluation of this agent that ended."
     counted = "one episode" if episodes == 1 else f"mean and deviation of {episodes} episodes"
     told = f"Greedy return {mean:.2f} ± {std:.2f} ({counted})."
-    unfinished = subject.trained.eval_returns.shape[1] - episodes
+    unfinished = returns.shape[1] - episodes
     if unfinished:
         told += f" No number includes {unfinished} more, which did not end."
-    seeds = means(subject.trained.eval_returns)
+    seeds = means(returns)
     if len(seeds) > 1:
         told += f" Means of all {len(seeds)} seeds: {', '.join(f'{value:.2f}' for value in seeds)}."
     return told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import shutil
 import tempfile
 import warnings
@@ -50,6 +51,8 @@ def push_run(
     Raises:
       PqnError: with a sentence: no client, no token, nothing to export, or what the Hub answered.
     """
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+        raise RunError(f"{repository!r} is not the name of a repository: it must be owner/name")
     client = _client()
     if client.get_token() is None:
         raise RunError("there is no Hugging Face token: run `hf auth login`, or set HF_TOKEN")
@@ -58,27 +61,31 @@ def push_run(
         exported = export_run(run, formats, folder, train_seed, network=network, checkpoint=checkpoint, warn=warn)
         names = exported.names
         film = _film(Path(run), video)
+        # What `pqn video RUN` leaves shows the first seed of the last checkpoint.
         if film is not None and video is None and (checkpoint != "last" or train_seed is not None):
-            # What `pqn video RUN` leaves shows the first seed of the last checkpoint.
             told = f"{film} is not uploaded, since it may show another agent of the run; --video {film} adds it"
             (warn or warnings.warn)(told)
-            film = None
-        if film is not None:
+        elif film is not None:
             names.append(film.name)
             try:
                 shutil.copyfile(film, Path(folder) / film.name)
             except OSError as error:
                 raise RunError(f"cannot read {film}: {reason(error)}") from error
-        try:
-            api = client.HfApi()
-            address = api.create_repo(repository, private=private, exist_ok=True)
-            api.upload_folder(
-                repo_id=repository, folder_path=folder, allow_patterns=names, commit_message="Agent exported by pqn"
-            )
-        except Exception as error:  # of the client, of its network library, of the Hub
-            told = (str(error).strip().splitlines() or [type(error).__name__])[0]
-            raise RunError(f"{repository} was not pushed: {told}") from error
-    return str(address), names
+        return _upload(client, repository, private, folder, names), names
+
+
+def _upload(client: ModuleType, repository: str, private: bool, folder: str, names: list[str]) -> str:
+    """Uploads files of a folder; returns the address of the repository."""
+    try:
+        api = client.HfApi()
+        address = api.create_repo(repository, private=private, exist_ok=True)
+        api.upload_folder(
+            repo_id=repository, folder_path=folder, allow_patterns=names, commit_message="Agent exported by pqn"
+        )
+    except Exception as error:  # of the client, of its network library, of the Hub
+        told = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        raise RunError(f"{repository} was not pushed: {told}") from error
+    return str(address)
 
 
 def _film(run: Path, video: str | os.PathLike[str] | None) -> Path | None:

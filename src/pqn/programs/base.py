@@ -87,6 +87,13 @@ class Program(Protocol):
         """
         ...
 
+    def start_evaluation(self, state: RunState) -> Callable[[], Evaluation] | None:
+        """Begins to `evaluate`, and returns a function that waits for the result and raises what `evaluate` raises.
+
+        Meanwhile the state may be given to `chunk`. None where a program can evaluate between chunks only.
+        """
+        ...
+
     def saved_shape(self) -> PyTree:
         """Shapes of what `snapshot` returns. Simulators that can be saved are started to know it."""
         ...

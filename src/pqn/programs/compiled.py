@@ -19,7 +19,16 @@ from pqn.algorithms import make_algorithm
 from pqn.algorithms.base import Hyper, LearnerState
 from pqn.algorithms.packing import named
 from pqn.config import Config
-from pqn.device import compiler_options, hasty_options, over_seeds, planned, require_memory, size, worth_doubling
+from pqn.device import (
+    compiler_options,
+    copied,
+    hasty_options,
+    over_seeds,
+    planned,
+    require_memory,
+    size,
+    worth_doubling,
+)
 from pqn.errors import ConfigError
 from pqn.loops import repeated
 from pqn.programs import evaluation, rollout
@@ -217,7 +226,23 @@ class CompiledProgram:
 
     def played(self, state: RunState) -> evaluation.Evaluation:
         """`evaluate`, whatever came out of it."""
-        packed, info = self._compiled["evaluate"](state.learner, self.mesh.put(self.seeds, SAME))
+        return self._played(state.learner)()
+
+    def start_evaluation(self, state: RunState) -> Callable[[], evaluation.Evaluation] | None:
+        if self.config.replays:  # a buffer is too large to be copied
+            return None
+        # A copy on a CPU: there the next chunk would wait for the evaluation before it overwrites what that reads. On
+        # an accelerator the two run one after the other anyway.
+        played = self._played(copied(state.learner) if jax.default_backend() == "cpu" else state.learner)
+        return lambda: played().check(self.eval_env.spec.name, self.config.seed)
+
+    def _played(self, learner: LearnerState) -> Callable[[], evaluation.Evaluation]:
+        """Starts greedy episodes; the function waits for their end."""
+        packed, info = self._compiled["evaluate"](learner, self.mesh.put(self.seeds, SAME))
+        return lambda: self._unpacked(packed, info)
+
+    @staticmethod
+    def _unpacked(packed: Array, info: dict[str, Array]) -> evaluation.Evaluation:
         ret, length, finished = np.asarray(packed)
         infos: PyTree = {name: np.asarray(value) for name, value in info.items()}
         return evaluation.Evaluation(ret, length, finished > 0, infos)

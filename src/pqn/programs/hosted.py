@@ -125,6 +125,9 @@ class HostedProgram:
         played: evaluation.Evaluation = jax.tree.map(np.asarray, result)
         return played.check(self.whole.eval_env.spec.name, self.config.seed)
 
+    def start_evaluation(self, state: RunState) -> None:
+        """Between chunks only: a buffer is too large to be copied."""
+
     def saved_shape(self) -> RunState:
         shape = jax.eval_shape(named, self.state_shape)
         return shape._replace(learner=shape.learner._replace(buffer=self.host.shape()))

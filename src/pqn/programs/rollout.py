@@ -147,15 +147,23 @@ def collect(
         stream = stream._replace(env=env_state, **seen._asdict(), carry=carry, episode=episode)
         return Collecting(stream, finished, ends), record
 
+    def window(c: Collecting, uniform: Array) -> tuple[Collecting, StepRecord]:
+        """Some steps, from whose start on the next segment's memory is warmed up, if they are the last ones."""
+        c = c._replace(stream=c.stream._replace(window_carry=c.stream.carry))
+        return jax.lax.scan(step, c, uniform)
+
     def segment(c: Collecting, uniform: Array) -> tuple[Collecting, tuple[PyTree, StepRecord]]:
         before = c.stream.window_carry if burn_in else c.stream.carry
+        if burn_in and length % burn_in == 0:  # then one loop does: its body, an environment, is compiled once
+            windows = uniform.reshape(length // burn_in, burn_in, *uniform.shape[1:])
+            c, records = jax.lax.scan(window, c, windows)
+            return c, (before, jax.tree.map(lambda x: x.reshape(length, *x.shape[2:]), records))
         pieces = []
         if length > burn_in:
             c, records = jax.lax.scan(step, c, uniform[: length - burn_in], unroll=length == 1)
             pieces.append(records)
-        if burn_in:  # the next segment's memory starts from here
-            c = c._replace(stream=c.stream._replace(window_carry=c.stream.carry))
-            c, records = jax.lax.scan(step, c, uniform[length - burn_in :])
+        if burn_in:
+            c, records = window(c, uniform[length - burn_in :])
             pieces.append(records)
         return c, (before, jax.tree.map(lambda *x: jnp.concatenate(x), *pieces))
 
@@ -164,8 +172,7 @@ def collect(
     records = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), records)
     last_value, final_value = _bootstrap_values(actor, policy, stream, ends, records)
     rollout = assemble(records, carries, stream.window, last_value, final_value, hyper)
-    if config.keeps_last_seen:
-        rollout = rollout._replace(last_seen=stream.seen)
+    rollout = rollout._replace(last_seen=stream.seen if config.keeps_last_seen else None)
     finished = jax.tree.map(jnp.sum, finished)._replace(fault=diagnose(env.spec, records, stream, ends))
     return stream._replace(window=last_steps(records, burn_in)), rollout, finished
 

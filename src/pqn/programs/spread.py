@@ -131,6 +131,9 @@ class SpreadProgram:
         result = self._whole(self._each(lambda part, state: part.played(state), self.parts, state))
         return result.check(self.algorithm.spec.name, self.config.seed)
 
+    def start_evaluation(self, state: PyTree) -> None:
+        """Between chunks only: the groups of all processes must do the same, in the same order."""
+
     def saved_shape(self) -> RunState:
         """That of the whole run: how it was spread is not part of a checkpoint."""
 

@@ -19,7 +19,7 @@ import os
 import shutil
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import safetensors
 from safetensors.numpy import save as serialise
@@ -29,7 +29,7 @@ from pqn.hosts import processes
 from pqn.programs.base import Blocks
 from pqn.runs import files, manifest, migrations, parts, state_tree
 from pqn.runs.files import PathLike, fsync_directory
-from pqn.runs.leaves import Contents, decode
+from pqn.runs.leaves import Contents, Leaf, decode
 from pqn.runs.manifest import DATA, DIRECTORY_NAME, MANIFEST, Manifest, damaged
 from pqn.types import PyTree
 
@@ -51,9 +51,26 @@ class NoIntactCheckpoint(NoCheckpoint):
 # ---------------------------------------------------------------------------------------------------------- writing
 
 
+class Held(NamedTuple):
+    """A state as a checkpoint will hold it: a copy, which does not change any more."""
+
+    leaves: list[Leaf]
+    data: bytes
+
+
+def held(state: PyTree) -> Held:
+    """Copies a state, so that `save` can be called with it later, by another thread, while training goes on.
+
+    Raises:
+      TypeError: a leaf is not an array.
+    """
+    leaves, arrays = state_tree.flatten(state)  # on a CPU they are views of what the device has
+    return Held(leaves, serialise(arrays, metadata={"format": "pqn"}))
+
+
 def save(
     directory: PathLike,
-    state: PyTree,
+    state: PyTree | Held,
     step: int,
     metadata: Mapping[str, object] | None = None,
     keep: int | None = None,
@@ -68,7 +85,7 @@ def save(
 
     Args:
       directory: where the checkpoints of the run are; created if missing.
-      state: a pytree of arrays, scalars and typed PRNG keys.
+      state: a pytree of arrays, scalars and typed PRNG keys, or what `held` made of one.
       step: orders the checkpoints.
       metadata: anything that has a JSON form; `read` returns it.
       keep: number of checkpoints to keep, None for all.
@@ -87,8 +104,7 @@ def save(
     kept = {f"step-{number:012d}" for number in also}
     if isinstance(state, Blocks):
         return _save_together(final, state, metadata or {}, keep, kept)
-    leaves, arrays = state_tree.flatten(state)
-    data = serialise(arrays, metadata={"format": "pqn"})
+    leaves, data = state if isinstance(state, Held) else held(state)
     _write_whole(final, {DATA: data, MANIFEST: manifest.write(data, leaves, step, metadata or {})})
     _prune(directory, final, keep, kept)
     return final

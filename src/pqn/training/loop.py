@@ -6,8 +6,9 @@ A run is a pure function of its configuration: the loop only decides where to lo
 from __future__ import annotations
 
 import contextlib
+import copy
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from pqn.errors import EnvFailed, Interrupted, RunError
 from pqn.hosts import processes
 from pqn.hosts.watch import HINT
 from pqn.programs import evaluation, health
-from pqn.programs.base import Program, RunState
+from pqn.programs.base import Blocks, Program, RunState
 from pqn.programs.spread import placement
 from pqn.programs.totals import first_fault
 from pqn.progress import Progress, Status
@@ -33,6 +34,8 @@ from pqn.runs.pending import Pending
 from pqn.training.clock import Clock
 from pqn.training.pace import Every, Signals, pace
 from pqn.training.result import Result
+from pqn.training.saving import Saver
+from pqn.types import PyTree
 
 
 class Loop:
@@ -62,6 +65,10 @@ class Loop:
         self.saved_update: int | None = None  # of the checkpoint that this process wrote last
         self.last_eval: np.ndarray | None = None
         self.evaluated_at: int | None = None  # update of that evaluation
+        self.saver = Saver()
+        self.played: Callable[[], evaluation.Evaluation] | None = None  # an evaluation under way, of this update
+        self.unsaved: checkpoint.Held | None = None  # the state that it is of
+        self.saves = False  # whether that is to be saved with its result
         self.best = Best()  # the checkpoint to keep although it is old
         self.save_at_once = False  # whether to save before the first update
         self.reason: str | None = None  # why a callback ends the run
@@ -113,10 +120,11 @@ class Loop:
         counts = (config.log.rows, config.eval.count, config.log.stability, config.save.checkpoints)
         log, evaluate, stability, save = (Every(config.updates, count) for count in counts)
         limit = 1
-        with Signals() as signals, self.metrics, contextlib.ExitStack() as stack:
+        with Signals() as signals, self.metrics, self.saver, contextlib.ExitStack() as stack:
             for logger in self.loggers:
                 stack.callback(logger.close)
-            if self.update == 0 and config.eval.count and self.last_eval is None:
+            first = self.update == 0 and config.eval.count and self.last_eval is None
+            if first and (self.save_at_once or not self.start_evaluation(state, save=False)):
                 self.evaluate(state)
             if self.save_at_once:
                 self.save(state)
@@ -128,18 +136,22 @@ class Loop:
                     with self.clock.phase("train"):
                         state, totals = self.program.chunk(state, count, self.pending.totals)
                 except EnvFailed as failure:
+                    self.settle()
                     raise self.rescue(failure, failure.state, time.perf_counter() - began) from failure
                 seconds = time.perf_counter() - began
+                self.settle()
                 self.after_chunk(totals, count, seconds)
+                self.saver.check()
                 limit, late = shared.agree(pace(limit, count, seconds), self.minutes_passed())
                 # Not where the clock, a signal or a callback asks for a checkpoint: rows must not depend on these.
                 if log.at(self.update) or save.at(self.update):
                     self.write_row()
-                if evaluate.at(self.update):
+                alone = stability.at(self.update) or not save.at(self.update)
+                if evaluate.at(self.update) and (alone or not self.start_evaluation(state)):
                     self.evaluate(state)
                 if stability.at(self.update):
                     self.measure_stability(state)
-                if save.at(self.update) or late:
+                if (save.at(self.update) or late) and self.played is None:
                     self.save(state)
                 self.show(None)
         result = self.finish()
@@ -157,8 +169,10 @@ class Loop:
         signal, self.reason = shared.agree_to_stop(signal, self.reason)
         if not (signal or self.reason or self.failure):
             return False
+        self.settle()
         if self.saved_update != self.update:
             self.save(state)
+        self.saver.wait()
         self.progress.end()
         if self.failure:
             raise self.failure
@@ -184,13 +198,14 @@ class Loop:
         fault = first_fault(totals)
         if fault is not None:
             self.progress.end()
+            self.saver.wait()
             index, update, what = fault
             path = checkpoint.latest(self.run.checkpoints)
             kept = f"the last good checkpoint is {path}" if path else "no checkpoint had been written yet"
             raise health.error(what, self.config.seed + index, update, self.program.algorithm.spec, kept)
         self.progress.update(self.progress_fields())
 
-    def rescue(self, failure: EnvFailed, state: RunState, seconds: float = 0.0) -> EnvFailed:
+    def rescue(self, failure: EnvFailed, state: RunState | checkpoint.Held, seconds: float = 0.0) -> EnvFailed:
         """Saves what was learned before an environment failed, and returns the sentence that says so.
 
         One process of several cannot save alone, and the others wait for it in the next gradient step.
@@ -201,6 +216,7 @@ class Loop:
             self.after_chunk(failure.totals, failure.done, seconds)
         if self.saved_update != self.update:
             self.save(state)
+        self.saver.wait()
         self.progress.end()
         kept = checkpoint.latest(self.run.checkpoints)
         return EnvFailed(
@@ -216,14 +232,46 @@ class Loop:
             self.record(row if memory is None else row | {"peak_memory_bytes": memory})
             self.pending = Pending(shown=self.pending.shown | self.pending.means(self.config))
 
+    def start_evaluation(self, state: RunState, save: bool = True) -> bool:
+        """Begins an evaluation that goes on during the next chunk, if nothing can ask for this state meanwhile.
+
+        A callback may end the run at the row of the evaluation, and the state of this update is no more by then. The
+        checkpoint of this update, if it is time to `save`, is written with the result: `settle`.
+        """
+        if self.callbacks or self.update >= self.config.updates or processes.count() > 1:
+            return False
+        with self.clock.phase("evaluate"):
+            self.played = self.program.start_evaluation(state)
+        if self.played is not None:
+            with self.clock.phase("write"):
+                self.unsaved, self.saves = checkpoint.held(self.program.snapshot(state)), save
+        return self.played is not None
+
+    def settle(self) -> None:
+        """Waits for the evaluation under way, if there is one; writes its row and then the checkpoint."""
+        if self.played is None or self.unsaved is None:
+            return
+        played, unsaved, self.played, self.unsaved = self.played, self.unsaved, None, None
+        try:
+            with self.clock.phase("evaluate"):
+                result = played()
+        except EnvFailed as failure:
+            raise self.rescue(failure, unsaved) from failure
+        self.report(result)
+        if self.saves:
+            self.save(unsaved)
+
     def evaluate(self, state: RunState) -> None:
         try:
             with self.clock.phase("evaluate"):
                 result = self.program.evaluate(state)
         except EnvFailed as failure:
             raise self.rescue(failure, state) from failure
-        if result is None:  # nothing to report yet
-            return
+        if result is not None:  # otherwise there is nothing to report yet
+            self.report(result)
+
+    def report(self, result: evaluation.Evaluation) -> None:
+        """One row of kind "eval"."""
         self.clock.note_evaluation()
         self.last_eval, self.evaluated_at = np.asarray(result.ret, np.float64), self.update
         row: Row = {
@@ -254,14 +302,23 @@ class Loop:
                 logger.write(row["step"], scalars(row))
         self.show(row)
 
-    def save(self, state: RunState) -> None:
+    def save(self, state: RunState | checkpoint.Held) -> None:
+        """Copies the state and writes a checkpoint in the background; several processes write it here, together."""
         with self.clock.phase("write"):
-            self.metrics.sync()  # rows up to a checkpoint must not be lost where the checkpoint is not
-            saved, keep = self.program.snapshot(state), self.config.save
+            keep, update, about = self.config.save, self.update, copy.deepcopy(self.metadata())
+            saved: PyTree = state
+            if not isinstance(state, checkpoint.Held):
+                saved = self.program.snapshot(state)
+                saved = saved if isinstance(saved, Blocks) else checkpoint.held(saved)
             if self.evaluated_at == self.update and self.last_eval is not None:
                 self.best.consider(self.update, evaluation.mean(self.last_eval))
             also = [self.best.update] if keep.best and self.best.update is not None else []
-            checkpoint.save(self.run.checkpoints, saved, self.update, self.metadata(), keep=keep.keep, also=also)
+
+            def write() -> None:
+                self.metrics.sync()  # rows up to a checkpoint must not be lost where the checkpoint is not
+                checkpoint.save(self.run.checkpoints, saved, update, about, keep=keep.keep, also=also)
+
+            self.saver.write(write) if isinstance(saved, checkpoint.Held) else write()
         self.saved_at, self.saved_update = time.perf_counter(), self.update
 
     def metadata(self) -> dict[str, object]:

@@ -133,7 +133,7 @@ def resume(
             opened.compare_network(trained, program.algorithm.actor)
             _say_changes(opened, trained, progress)
         state = None if trained is None else checkpoint.place(trained.contents, program.saved_shape())
-        _record_plan(opened, config, trained, progress)
+        _record_plan(opened, program, trained, progress)
         origin = trained.contents.metadata.get("init_from") if trained else None
         network_now = network_identity(program.algorithm.actor)
         about = About(opened.id, identity, network_now, origin if isinstance(origin, dict) else None)
@@ -194,13 +194,15 @@ def _say_changes(opened: OpenedRun, trained: Trained, progress: Progress) -> Non
         progress.note(f"metrics also go to {', '.join(opened.config.log.to)} (log.to)")
 
 
-def _record_plan(opened: OpenedRun, config: Config, trained: Trained | None, progress: Progress) -> None:
+def _record_plan(opened: OpenedRun, program: Program, trained: Trained | None, progress: Progress) -> None:
     """Writes a plan that was changed, and what it was before, in one piece."""
+    config = program.config
     changes: list[history.Change] = []
     if trained is not None:  # otherwise nothing has been trained under the old plan
         changes = history.rewound(opened.history, trained.update)
         if config.total_steps != opened.config.total_steps:
-            progress.note(extension.describe(opened.config, config, trained.update))
+            explores = "epsilon" in program.algorithm.schedules(trained.update)
+            progress.note(extension.describe(opened.config, config, trained.update, explores))
             changes.append(history.change(opened.config, config, trained.update))
     if changes != list(opened.history) or config.total_steps != opened.config.total_steps:
         plan = config.to_dict() | ({HISTORY: [change.to_dict() for change in changes]} if changes else {})

@@ -11,6 +11,7 @@ from typing import cast
 import jax
 import numpy as np
 
+from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs.check import check_quickly, is_ours
 from pqn.envs.contract import HostEnv, JaxEnv
@@ -107,10 +108,7 @@ def make_film(
     opened = open_run(run, warn)
     source, trained = opened.source(env, "video"), opened.trained(checkpoint)
     config, (actor, policies) = trained.config, opened.actor(trained, network, "video")
-    index = 0 if options.train_seed is None else options.train_seed - config.seed
-    if not 0 <= index < config.seeds:
-        last = config.seed + config.seeds - 1
-        raise RunError(f"{run} trained seeds {config.seed} to {last}, not {options.train_seed}")
+    index = _index(config, options.train_seed, opened.path)
     episodes = options.grid[0] * options.grid[1]
     made = source(episodes)
     opened.compare(trained, source, made.spec, exact=False)
@@ -136,6 +134,14 @@ def make_film(
         raise RunError(f"{source.name} was not played: max_steps is {limit}")
     result = moments.last.result.known()
     return Film(path, source.name, trained.step, np.asarray(result.ret), moments.lengths, limit, text)
+
+
+def _index(config: Config, seed: int | None, run: Path) -> int:
+    """The place of a seed among those of a run; None is the first."""
+    index = 0 if seed is None else seed - config.seed
+    if not 0 <= index < config.seeds:
+        raise RunError(f"{run} trained seeds {config.seed} to {config.seed + config.seeds - 1}, not {seed}")
+    return index
 
 
 def _moments(made: JaxEnv | HostEnv, make_env: HostFactory, player: Player, episodes: int) -> Iterator[Moment]:

@@ -116,7 +116,7 @@ COLLECTING = [
         "c.stream._replace(window_carry=c.stream.carry)",
         "c.stream",
         "Burn-in starts from the memory of the run's first step.",
-        "networks/test_memory.py::test_burn_in_gives_each_segment_the_steps_before_it",
+        "networks/test_memory.py::test_burn_in_gives_each_segment_the_steps_before_it[3]",
     ),
     mutation(
         "rollout-window-of-the-wrong-steps",

@@ -290,6 +290,9 @@ class SimulatorProgram:
         played = self._player.play(self.make_env, policy, keys, config.eval.num_envs, limit)
         return played.check(self.algorithm.spec.name, config.seed)
 
+    def start_evaluation(self, state: RunState) -> None:
+        """Between chunks only: episodes are played by simulators."""
+
     def saved_shape(self) -> SimulatorCheckpoint:
         started = self.start()
         learner, key = jax.eval_shape(lambda seeds: named(jax.vmap(self.init_one)(seeds)), self.seeds)

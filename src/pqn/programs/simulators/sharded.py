@@ -179,7 +179,8 @@ class ShardedSimulatorProgram:
     @property
     def doubled(self) -> bool:
         """Whether the run is long enough for the loop over gradient steps to be doubled."""
-        return worth_doubling(self.planned_updates * self.config.learner.epochs * self.config.learner.minibatches)
+        learner = self.config.learner
+        return worth_doubling(self.planned_updates * learner.epochs * learner.minibatches)
 
     def _compile_acting(self) -> None:
         state, started = self.init(), self._started[0]
@@ -246,6 +247,9 @@ class ShardedSimulatorProgram:
         played = self._player.play(self.make_env, policy, keys, config.eval.num_envs, limit)
         whole = gathered([played], same=self._player.parts == 1)
         return whole.check(self.algorithm.spec.name, config.seed)
+
+    def start_evaluation(self, state: RunState) -> None:
+        """Between chunks only: episodes are played by simulators."""
 
     def saved_shape(self) -> SimulatorCheckpoint:
         started, count = self.start()[0], self.config.shards
