@@ -14,11 +14,12 @@ from pathlib import Path
 import numpy as np
 from conftest import TINY, tiny
 
+import pqn
 from pqn.progress import Progress
 from pqn.runs import checkpoint
 from pqn.training import train
 
-ROOT = Path(__file__).resolve().parents[2]
+SRC, TESTS = Path(pqn.__file__).resolve().parents[1], Path(__file__).resolve().parents[1]  # the code under test
 LIMIT = 240  # seconds for anything; a busy machine is slow
 
 
@@ -45,7 +46,7 @@ class Pair:
         launch: Launch | None = None,
     ):
         launch = launch or by_address()
-        paths = os.pathsep.join(map(str, (ROOT / "src", ROOT / "tests")))
+        paths = os.pathsep.join(map(str, (SRC, TESTS)))
         environment = os.environ | {"PYTHONPATH": paths, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
         self.logs = [folder / f"process-{number}.txt" for number in (0, 1)]
         self.processes = []

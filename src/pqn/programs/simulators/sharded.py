@@ -156,21 +156,19 @@ class ShardedSimulatorProgram:
         join = jax.jit(over_seeds_but_last(self.join_shard, seeds))
         given, _ = jax.eval_shape(join, collected, self.hyper)
         whole = _stacked_shape(given, self.config.shards)
-        learner, (keys, hyper) = (
-            self.mesh.shaped(self.learner_shape, self._axes),
-            self.mesh.shaped((key, self.hyper), SAME),
-        )
+        learner = self.mesh.shaped(self.learner_shape, self._axes)
+        keys, hyper = self.mesh.shaped((key, self.hyper), SAME)
         places, result = self.mesh.result_places(self._axes), self.mesh.result_places((self._axes, SAME))
-        jobs = {
-            "init": lambda: jax.jit(self._init, **places).lower(self.mesh.shaped(self.seeds, SAME)),
-            "split": lambda: jax.jit(self._split).lower(key),
-            "join": lambda: join.lower(collected, self.hyper),
+        lowered = {
             "learn": lambda: jax.jit(self._learn, donate_argnums=0, **result).lower(
                 learner, self.mesh.shaped(whole, OWN), keys, hyper
             ),
+            "join": lambda: join.lower(collected, self.hyper),
+            "init": lambda: jax.jit(self._init, **places).lower(self.mesh.shaped(self.seeds, SAME)),
+            "split": lambda: jax.jit(self._split).lower(key),
         }
         options = compiler_options(None, self.doubled)
-        self._compiled, self.trace_seconds = compile_all({name: Job(job, options) for name, job in jobs.items()})
+        self._compiled, self.trace_seconds = compile_all({name: Job(each, options) for name, each in lowered.items()})
         most = planned(self._compiled.values())
         require_memory(most)
         streams = _stacked_shape(stream, self.config.shards)
@@ -303,8 +301,10 @@ class ShardedSimulatorProgram:
         return stream
 
     def close(self) -> None:
-        for one in self._started:
-            one.simulators.close()
+        started, self._started = self._started, []
+        with contextlib.ExitStack() as stack:  # also the others, where one cannot be closed
+            for one in started:
+                stack.callback(one.simulators.close)
 
 
 def _updates(learner: LearnerState) -> int:
