@@ -9,9 +9,9 @@ CONSTRAINTS ?= requirements/pinned.txt
 CHROMIUM ?= $(or $(shell command -v chromium || command -v chromium-browser || command -v google-chrome),chromium)
 
 # A part of the suite for other versions of Python and of the libraries: equations, options, training and resuming, the
-# command line, and a few cases of the numpy oracle.
+# command line, what is equal to the bit between programs, memories, and a few cases of the numpy oracle.
 QUICK = tests/test_returns.py tests/test_exploration.py tests/test_config.py tests/test_training.py tests/cli \
-	tests/oracle -k "not oracle or vdn-none or vdn-lstm-layer-short"
+	tests/programs/simulators/test_collect.py tests/networks/test_linear_memory.py tests/oracle -k "not oracle or vdn-none or vdn-lstm-batch_renorm-short or vdn-lru-layer-short"
 PYTHONS = python3.13 $(HOME)/.pyenv/versions/3.13.*/bin/python3 \
 	python3.12 $(HOME)/.pyenv/versions/3.12.*/bin/python3 $(PYTHON)
 NEWEST = $(shell for python in $(PYTHONS); do $$python -c '' 2> /dev/null && echo $$python && break; done)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+from collections import Counter
 from typing import Any
 from unittest import mock
 
@@ -93,6 +94,7 @@ def measure(name: str, count: int, gbps: float, latency: float) -> dict[str, Any
         "collectives_per_gradient_step": round(sum(size > 64 for size in every) / steps, 2),
         "bytes_per_gradient_step": round(sum(size for size in every if size > 64) / steps),
         "largest_bytes": largest,
+        "times_per_update_by_bytes": {str(size): times for size, times in sorted(Counter(every).items())},
         "expected_us_per_gradient_step": round(
             sum(ring_us(size, count, gbps, latency) for size in every if size > 64) / steps, 1
         ),

@@ -1,7 +1,7 @@
 """Do two versions of this repository train the same parameters, bit for bit?
 
     python -m bench.identical REVISION [--presets NAME …] [--updates 3]
-    python -m bench.identical REVISION --programs [--gpu] [--seeds 2]
+    python -m bench.identical REVISION --programs [--gpu | --h200] [--seeds 2]
 
 Trains each preset for a few updates with this working tree and with a checkout of REVISION, both by the command line,
 and compares the bytes of every parameter in the final checkpoints. Exit 1 where a preset differs. A refactoring must
@@ -11,7 +11,8 @@ print "identical" everywhere; a fix that is meant to change numbers shows here w
 but for the names of functions and values and the order of arguments. It is quicker and stricter. Equal programs give
 equal numbers on every device; different ones may still give equal numbers. Simulators have no such program and are left
 out. `--gpu` compares the programs for a GPU, which need not be there, with the options that the compiler gets: where
-both are equal, so is the speed.
+both are equal, so is the speed. `--h200` compares what the compiler makes of them for an H200, kernel by kernel, which
+takes minutes for each preset and what bench/kernels.py needs. Equal kernels in an equal order take equally long.
 
 Only `pqn train`, the tensors `learner/params/…` of a checkpoint and `bench.programs.program_of` are used of a revision.
 """
@@ -84,6 +85,37 @@ sys.stdout.write(f"compiler options: {device.compiler_options(program.env, *give
 """
 
 
+COMPILE = """
+import sys, jax, jax.numpy as jnp
+from unittest import mock
+from bench.kernels import compile_for_gpu
+from bench.programs import program_of
+from pqn.device import compiler_options
+
+with mock.patch.object(jax, "default_backend", lambda: "gpu"):
+    program = program_of(sys.argv[1], int(sys.argv[2]))
+    state = jax.eval_shape(jax.vmap(program.init_one), program.seeds)
+    given = jax.eval_shape(lambda *args: args, state, program.hyper, jnp.int32(2))
+    compiled, _ = compile_for_gpu(program._chunk, given, compiler_options(program.env) or {}, donate_argnums=0)
+sys.stdout.write(compiled.as_text())
+"""
+
+
+def compiled_text(tree: Path, preset: str, seeds: int) -> list[str]:
+    """The lines of the program that the compiler makes for an H200, numbers instead of names."""
+    environment = os.environ | {"PYTHONPATH": f"{tree / 'src'}:{tree}"}
+    words = [sys.executable, "-c", COMPILE, preset, str(seeds)]
+    done = subprocess.run(words, check=False, cwd=tree, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{preset} with {tree}: {done.stderr.strip().splitlines()[-1]}")
+    # Where something stands in the source is no part of the program; neither are the names of arguments.
+    text = re.sub(r", metadata=\{[^{}]*\}", "", done.stdout.partition("\n")[2])
+    text = re.sub(r"^(FileNames|FunctionNames|FileLocations|StackFrames)\n(?:.+\n)*", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^((?:ENTRY )?%[\w.\-]+) \(.*\{$", r"\1 {", text, flags=re.MULTILINE)
+    text = re.sub(r'\bir = "(?:[^"\\]|\\.)*"', "", text)  # hand-written kernels say where they stand in the source
+    return _numbered(text).splitlines()
+
+
 def program_text(tree: Path, preset: str, backend: str, seeds: int) -> list[str]:
     """The lines of the program that the code in `tree` gives to the compiler, numbers instead of names."""
     small = SMALL.get(preset, {}).items() if backend == "cpu" else ()  # what is compared is what would be timed
@@ -104,17 +136,20 @@ def program_text(tree: Path, preset: str, backend: str, seeds: int) -> list[str]
 def _numbered(function: str) -> str:
     """The text of a function with its values numbered in the order of their first use."""
     values: dict[str, str] = {}
-    return re.sub(r"%\w+", lambda name: values.setdefault(name[0], f"%{len(values)}"), function)
+    return re.sub(r"%[\w.\-]+", lambda name: values.setdefault(name[0], f"%{len(values)}"), function)
 
 
 def _operation(line: str) -> str:
     """What a line computes, of which shapes, without the names of values."""
-    return re.sub(r"[@%]\w+(#\d+)?", "", line)
+    return re.sub(r"[@%][\w.\-]+(#\d+)?", "", line)
 
 
 def compare_programs(other: Path, preset: str, backend: str, seeds: int) -> str | None:
     """How the programs of a preset differ; None where they do not."""
-    ours, theirs = (program_text(tree, preset, backend, seeds) for tree in (ROOT, other))
+    if backend == "h200":
+        ours, theirs = (compiled_text(tree, preset, seeds) for tree in (ROOT, other))
+    else:
+        ours, theirs = (program_text(tree, preset, backend, seeds) for tree in (ROOT, other))
     if ours == theirs:
         return None
     if sorted(map(_operation, ours)) == sorted(map(_operation, theirs)):
@@ -146,7 +181,9 @@ def main() -> int:
     parser.add_argument("--presets", nargs="+", default=list(SMALL))
     parser.add_argument("--updates", type=int, default=3)
     parser.add_argument("--programs", action="store_true", help="compare the StableHLO text instead of parameters")
-    parser.add_argument("--gpu", action="store_true", help="with --programs: the programs for a GPU")
+    kind = parser.add_mutually_exclusive_group()
+    kind.add_argument("--gpu", action="store_const", dest="backend", const="gpu", help="with --programs: for a GPU")
+    kind.add_argument("--h200", action="store_const", dest="backend", const="h200", help="… as compiled for an H200")
     parser.add_argument("--seeds", type=int, default=2, help="with --programs")
     given = parser.parse_args()
     different = []
@@ -158,7 +195,7 @@ def main() -> int:
         try:
             for preset in [name for name in given.presets if not (given.programs and name.startswith("atari"))]:
                 if given.programs:
-                    found = compare_programs(other, preset, "gpu" if given.gpu else "cpu", given.seeds)
+                    found = compare_programs(other, preset, given.backend or "cpu", given.seeds)
                 else:
                     found = compare_parameters(other, preset, given.updates, Path(scratch))
                 print(f"{preset:<28}{'identical' if found is None else f'different: {found}'}", flush=True)

@@ -2,11 +2,12 @@
 
     python -m bench.weak_scaling [cartpole] [--devices 1 2] [--spread seeds|shards]
 
-Each number of devices is a process of its own with that many CPU devices, each of one thread, and so many shards (or
-seeds) of the preset's number of environments: the work of a device stays the same. Prints a JSON row for each:
-environment steps per second of all devices together, and how many times those of the first row that is. The best of
-some repetitions counts, since other work on the machine can only make a repetition slower. There should be as many idle
-cores as devices.
+Each number of devices is a process of its own with that many CPU devices and so many shards (or seeds) of the preset's
+number of environments: the work of a device stays the same. The process may use as many cores as it has devices and no
+others: otherwise one device spreads its work over all cores, even with one thread for its matrix products, and two
+devices could not be faster. Prints a JSON row for each: environment steps per second of all devices together, and how
+many times those of the first row that is. The median of some repetitions counts. There should be as many idle cores as
+devices.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import statistics
 import subprocess
 import sys
 import time
+from functools import partial
 
 FLAGS = "--xla_cpu_multi_thread_eigen=false --xla_force_host_platform_device_count={}"
 
@@ -41,7 +44,7 @@ def measure(name: str, devices: int, spread: str, seconds: float, repetitions: i
     )
     program.compile()
     state, totals = program.chunk(program.init(), 1)
-    count, best = 1, 0.0
+    count, speeds = 1, []
     while count < 10**6:  # as many updates as take long enough to measure
         began = time.perf_counter()
         state, totals = program.chunk(state, count, totals)
@@ -51,9 +54,10 @@ def measure(name: str, devices: int, spread: str, seconds: float, repetitions: i
     for _ in range(repetitions):
         began = time.perf_counter()
         state, totals = program.chunk(state, count, totals)
-        best = max(best, count * config.steps_per_update * config.seeds / (time.perf_counter() - began))
+        speeds.append(count * config.steps_per_update * config.seeds / (time.perf_counter() - began))
     row = {"preset": name, "devices": devices, spread: devices, "envs_per_device": config.env.num_envs // config.shards}
-    return row | {"updates": count, "steps_per_second": round(best)}
+    cores = len(os.sched_getaffinity(0))
+    return row | {"cores": cores, "updates": count, "steps_per_second": round(statistics.median(speeds))}
 
 
 def main() -> None:
@@ -70,12 +74,18 @@ def main() -> None:
         print(json.dumps(row))
         return
     first = None
+    cores = sorted(os.sched_getaffinity(0))
+    if max(given.devices) > len(cores):
+        parser.error(f"--devices {max(given.devices)}: there are {len(cores)} cores, and each device needs one")
     for devices in given.devices:
         environment = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": FLAGS.format(devices)}
         words = [given.preset, "--devices", devices, "--spread", given.spread, "--here"]
         words += ["--seconds", given.seconds, "--repetitions", given.repetitions]
         command = [sys.executable, "-m", "bench.weak_scaling", *map(str, words)]
-        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+        pinned = partial(os.sched_setaffinity, 0, cores[:devices])
+        done = subprocess.run(
+            command, env=environment, stdout=subprocess.PIPE, text=True, check=True, preexec_fn=pinned
+        )
         row = json.loads(done.stdout.splitlines()[-1])
         first = first or row["steps_per_second"]
         print(json.dumps(row | {"times_the_first": round(row["steps_per_second"] / first, 2)}), flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import Any
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -109,12 +110,17 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Any:
 @pytest.fixture
 def session(tmp_path: Any, monkeypatch: pytest.MonkeyPatch, finished_run: Any, request: pytest.FixtureRequest) -> Any:
     """Executes code of the documentation in an empty directory; trainings are small, whoever starts them."""
-    from documented import Session, small
+    from documented import Session, first_and_last, small
+    from hub import Client
 
     from pqn import training
+    from pqn.cli import sweep
 
-    train = training.train
+    train, combinations = training.train, sweep.combinations
     monkeypatch.setattr(training, "train", lambda config, **rest: train(small(config), **rest))
+    # Of a sweep, whose combinations have all been found valid, the first and the last are trained.
+    monkeypatch.setattr(sweep, "combinations", lambda *given: first_and_last(combinations(*given)))
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Client())
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("MPLBACKEND", "agg")

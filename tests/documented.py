@@ -5,8 +5,8 @@ A block of Python or of commands is executed unless the line above it says other
     <!-- tests: slow: what takes so long -->      executed by `make test-slow` only
     <!-- tests: skip: why it cannot be executed -->
 
-A training is shrunk after its command line was read and found valid: fewer steps, environments and units. A run
-directory that a page speaks of and does not make is a tiny run.
+A training is shrunk after its command line was read and found valid: fewer steps, environments and units; of a sweep
+the first and the last combination. A run directory that a page speaks of and does not make is a tiny run.
 """
 
 from __future__ import annotations
@@ -55,6 +55,12 @@ class Block:
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    @property
+    def file(self) -> str | None:
+        """The name of the file that the block shows, if its first line is `# name.py` or `# name.toml`."""
+        named = re.match(r"# (\w+\.(?:py|toml))\n", self.text) if self.language in ("python", "toml") else None
+        return named and named[1]
 
     @property
     def commands(self) -> list[str]:
@@ -112,6 +118,12 @@ def small(config: Config) -> Config:
     return config.replace(changes).validate()
 
 
+def first_and_last(combinations: list[tuple[str, Config]]) -> list[tuple[str, Config]]:
+    """Two runs of a sweep, small: also those that are trained by other processes."""
+    ends = dict([combinations[0], combinations[-1]])
+    return [(label, small(config)) for label, config in ends.items()]
+
+
 class Session:
     """Executes the blocks of a page one after another, in the present directory, which is a fresh one.
 
@@ -123,12 +135,17 @@ class Session:
         self.stand_in = stand_in
         self.names: dict[str, object] = {"__name__": "__main__"}
 
+    def write_files(self, page: Path, before: int) -> None:
+        """Writes the files whose content a page shows before a line: a reader has them by then."""
+        for block in blocks(page):
+            if block.file and block.line < before:
+                Path(block.file).write_text(block.text)
+
     def run(self, block: Block) -> None:
         """Executes a block; an assertion names the line that failed."""
         if block.language == "python":
-            named = re.match(r"# (\w+\.py)\n", block.text)
-            if named:
-                Path(named[1]).write_text(block.text)
+            if block.file:
+                Path(block.file).write_text(block.text)
             else:
                 # Padded, so that a traceback names the line of the page.
                 exec(compile("\n" * block.line + block.text, str(block.page), "exec"), self.names)
@@ -142,6 +159,8 @@ class Session:
             self.run(next(each for each in blocks(ROOT / "docs" / "python.md") if each.text.startswith("# my_env.py")))
         if words[:2] == ["pqn", "theory"]:
             words += shlex.split(SMALL_THEORY[words[2].partition("-")[0]])
+        if words[:2] == ["pqn", "tune"]:
+            words += ["--trials", "2"]
         if words[0] == "pqn":
             assert main(words[1:]) == 0, f"{block}: {command}"
         else:
@@ -150,6 +169,10 @@ class Session:
     def _expanded(self, words: list[str]) -> list[str]:
         """Words with their patterns replaced, as by a shell; runs that are not there are made."""
         found: list[str] = []
+        if words[:2] == ["pqn", "runs"] and not Path("runs").exists():  # whoever lists runs has some
+            shutil.copytree(self.stand_in, "runs/a")
+        if "--init-from" in words:  # of as many seeds as the new run, which `small` gives one
+            main(["train", "cartpole", "--quiet", "--out", words[words.index("--init-from") + 1]])
         made = words[words.index("--out") + 1] if "--out" in words else None
         for word in words:
             if not word.startswith("runs/") or word == made:

@@ -37,6 +37,7 @@ LAYERS = (
     ("runs",),
     ("report",),
     ("theory",),
+    ("agent",),
     ("training", "play", "callbacks"),
     ("fleet", "search"),
     ("watch", "export"),

@@ -58,7 +58,7 @@ def test_what_it_can_act_on(agent):
 
 def test_images_keep_their_range(agent):
     """An environment of bytes takes any numbers that are bytes."""
-    from pqn.play import _finite
+    from pqn.agent import _finite
     from pqn.types import EnvSpec
 
     spec = EnvSpec("image", (2,), np.dtype("uint8"), 2)

@@ -12,14 +12,18 @@ from conftest import build, tiny
 
 from pqn import shards
 from pqn.algorithms.segments import pick
+from pqn.config import NetworkConfig
 from pqn.errors import ConfigError
 from pqn.networks.norms import Norm
+from pqn.networks.qnetwork import QNetwork
 from pqn.programs import rollout
 from pqn.programs.health import Fault
 from pqn.programs.keys import seed_keys, update_keys
 from pqn.programs.reported import NO_FAULT
 from pqn.programs.shard_mesh import ShardMesh
 from pqn.programs.totals import join_shards
+from pqn.runs.state_tree import flatten
+from pqn.types import Inputs
 
 D = 2
 
@@ -140,6 +144,41 @@ def test_gradients_flow_through_the_statistics_of_other_shards():
     scale = jnp.array([0.5, 1.0, 2.0])
     joined = over_shards(lambda x: shards.mean(jax.grad(loss)(scale, x)), x)
     np.testing.assert_allclose(joined, jax.grad(loss)(scale, x.reshape(-1, 3)), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("torso", "held"), [("mlp", 3), ("minatar", 3), ("grid", 4)])
+def test_what_a_batch_norm_takes_out_has_no_gradient(torso, held):
+    """Biases before a batch norm, and that of the input's norm unless a border of zeros tells where it is added."""
+    shape = (5,) if torso == "mlp" else (4, 4, 2)
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(D, 1, 6, 1, *shape)), jnp.float32)
+    hidden = (4, 3) if torso == "mlp" else (4,)
+    network = QNetwork(NetworkConfig(torso=torso, hidden=hidden, norm="batch_renorm", norm_input="batch"), 2)
+    variables = network.init(jax.random.key(0), (), Inputs(x[0], jnp.zeros((1, 6, 1), bool)))
+
+    def loss(params, x, train):
+        given = {"params": params, "batch_stats": variables["batch_stats"]}
+        inputs = Inputs(x, jnp.zeros(x.shape[:3], bool))
+        (_, q), _ = network.apply(given, (), inputs, train=train, mutable=["batch_stats"])
+        return jnp.mean(q**3)
+
+    def gradient(train):
+        def of_shard(x):
+            return shards.mean(jax.grad(loss)(variables["params"], x, train))
+
+        return flatten(jax.jit(lambda x: over_shards(of_shard, x))(x))[1]
+
+    whole = flatten(jax.jit(jax.grad(loss), static_argnums=2)(variables["params"], x.reshape(1, -1, 1, *shape), True))[
+        1
+    ]
+    joined, acting = gradient(True), gradient(False)
+    silent = {name for name, value in joined.items() if not np.any(value)}
+    taken_out = {name for name in whole if name.endswith("bias") and ("Dense" in name or "Conv" in name)}
+    taken_out |= {"input_norm/BatchNorm_0/bias"} if torso != "grid" else set()
+    assert silent == taken_out and len(silent) == held
+    for name, value in whole.items():  # by calculation they have none: without shards it is small, and only rounded
+        np.testing.assert_allclose(joined[name], value, rtol=1e-3, atol=1e-6, err_msg=name)
+    # With running statistics a bias has an effect.
+    assert all(np.any(value) for name, value in acting.items() if name in taken_out)
 
 
 def test_reports_are_joined_by_what_they_are():

@@ -21,7 +21,7 @@ from saved import read_tree, restore_latest
 import bench.kill
 import pqn
 from pqn.envs.contract import Outcome
-from pqn.errors import Diverged, RunError
+from pqn.errors import ConfigError, Diverged, RunError
 from pqn.progress import Progress, clock, format_line, human
 from pqn.runs import checkpoint
 from pqn.runs.metrics import read_metrics
@@ -221,6 +221,13 @@ def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path):
         pqn.train(tiny({"save.checkpoints": 10}), env=Explosive(), out=out, progress=QUIET)
     assert_finite = [np.isfinite(x).all() for x in jax.tree.leaves(final_state(out)["learner"])]
     assert all(assert_finite)
+
+
+@pytest.mark.parametrize("config", ["cartpole", {"preset": "cartpole"}, None, pqn.Config])
+def test_what_is_no_configuration_is_answered_with_how_to_get_one(config, tmp_path):
+    with pytest.raises(ConfigError, match=r"^config is .*; it must be a Config, such as pqn\.preset\('cartpole'\)$"):
+        pqn.train(config, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_failed_start_leaves_no_directory(tmp_path):

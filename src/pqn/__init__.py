@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pqn import callbacks as callbacks
     from pqn import runs as runs
+    from pqn.agent import Agent as Agent
     from pqn.config import Config as Config
     from pqn.envs.check import check_env as check_env
     from pqn.errors import PqnError as PqnError
-    from pqn.play import Agent as Agent
     from pqn.play import evaluate as evaluate
     from pqn.play import load as load
     from pqn.presets import preset as preset
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "Agent": "pqn.play",
+    "Agent": "pqn.agent",
     "Config": "pqn.config",
     "EnvSpec": "pqn.types",
     "PqnError": "pqn.errors",

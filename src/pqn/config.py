@@ -95,9 +95,11 @@ class NetworkConfig(Options, prefix="network."):
     """Initialiser of the hidden kernels. `orthogonal` has a gain of √2."""
     conv: Literal["matmul", "native", "fused"] = "matmul"
     """How convolutions are computed; the parameters are the same. `matmul`: slices and one matrix product. `native`:
-    XLA's convolution. `fused`: hand-written GPU kernels for the `grid` torso, `matmul` where they cannot be used."""
-    memory: Literal["none", "lstm", "gru"] = "none"
-    """Recurrent layers between torso and head."""
+    XLA's convolution. `fused`: hand-written GPU kernels for the `grid` torso, `matmul` where they cannot be used, as
+    on a CPU or with a JAX that has no Triton backend."""
+    memory: Literal["none", "lstm", "gru", "mingru", "lru"] = "none"
+    """Recurrent layers between torso and head. `mingru` and `lru` are linear in their state: they are trained without a
+    loop over time."""
     memory_size: Width = 128
     """Units of a recurrent layer."""
     memory_layers: Annotated[int, Within(1, 64)] = 1
@@ -131,6 +133,12 @@ class LearnerConfig(Options, prefix="learner."):
     targets: Literal["rollout", "minibatch"] = "rollout"
     """`rollout`: λ-returns are computed once, from the values the network acted on (Algorithm 1). `minibatch`: each
     gradient step computes them again from its own Q-values, within its segments."""
+    batch_statistics: Literal["default", "joint", "separate"] = "default"
+    """What the batch norms of a gradient step take their statistics from. `joint`: states and successors together, in
+    one pass that also values the successors, as in CrossQ; for algorithms with a buffer, and for `targets minibatch`.
+    `separate`: the states with a loss; successors are valued with running statistics. `default`: `joint` where there is
+    a buffer, `separate` for `targets rollout`; for `targets minibatch` the segments share theirs, and what follows a
+    segment has the value that it was acted on with."""
     epochs: Steps = 4
     """Passes over each rollout."""
     minibatches: Steps = 16
@@ -348,6 +356,17 @@ class Config(Options):
         return self.learner.segment_length or (1 if self.network.memory == "none" else self.learner.rollout_steps)
 
     @property
+    def joint_statistics(self) -> bool:
+        """Whether states and successors pass through the network together in a gradient step."""
+        chosen = self.learner.batch_statistics
+        return chosen == "joint" or (chosen == "default" and self.replays)
+
+    @property
+    def keeps_last_seen(self) -> bool:
+        """Whether a rollout keeps what follows it, for gradient steps to value; a buffer has the successors anyway."""
+        return self.joint_statistics and not self.replays
+
+    @property
     def replays(self) -> bool:
         """Whether minibatches come from a buffer; otherwise they are a rollout, split up."""
         return "replay" in ALGORITHMS[self.algorithm]
@@ -374,7 +393,7 @@ class Config(Options):
 
     def validate(self) -> Config:
         """Returns itself, or raises `ConfigError` for options that do not fit together, with values that would do."""
-        for check in (_check_groups, _check_counters, _check_batch, _check_replay, _check_schedule):
+        for check in (_check_groups, _check_counters, _check_batch, _check_statistics, _check_replay, _check_schedule):
             check(self)
         return self
 
@@ -503,8 +522,8 @@ def _check_batch(config: Config) -> None:
     remembers = config.network.memory != "none" or config.network.module != OWN_NETWORK  # or may
     if learner.burn_in > length or (learner.burn_in and not remembers):
         raise ConfigError(
-            f"learner.burn_in is {learner.burn_in}; it refreshes a recurrent network's memory (network.memory lstm or "
-            f"gru) and must be at most the segment length, here {length}"
+            f"learner.burn_in is {learner.burn_in}; it refreshes a recurrent network's memory (network.memory) and "
+            f"must be at most the segment length, here {length}"
         )
     _check_shards(config)
     segments = learner.rollout_steps // length * num_envs // config.shards
@@ -520,6 +539,16 @@ def _check_batch(config: Config) -> None:
         raise ConfigError(
             f"total_steps {config.total_steps} is less than one rollout of {config.steps_per_update} steps "
             f"(learner.rollout_steps {learner.rollout_steps} × env.num_envs {num_envs})"
+        )
+
+
+def _check_statistics(config: Config) -> None:
+    chosen, network = config.learner.batch_statistics, config.network
+    norms = (network.norm, network.norm_input)
+    if chosen != "default" and network.module == OWN_NETWORK and not any(norm.startswith("batch") for norm in norms):
+        raise ConfigError(
+            f"learner.batch_statistics is {chosen}, but network.norm {norms[0]} and network.norm_input {norms[1]} have "
+            "no batch statistics; set one of them to batch or batch_renorm, or leave learner.batch_statistics out"
         )
 
 

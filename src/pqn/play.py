@@ -1,8 +1,7 @@
-"""Trained agents: `pqn.load("runs/…").act(obs)`, and a run's agents evaluated."""
+"""Trained agents: `pqn.load("runs/…")`, and a run's agents evaluated."""
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
 from typing import NamedTuple, TypedDict, cast
@@ -10,151 +9,23 @@ from typing import NamedTuple, TypedDict, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 
+from pqn.agent import Agent
 from pqn.algorithms.base import Actor
 from pqn.config import Copies, Seed, Share
 from pqn.device import enable_compilation_cache, require_device
 from pqn.envs.check import check_quickly, is_ours
 from pqn.envs.contract import HostEnv, JaxEnv
 from pqn.envs.source import EnvSource, of_run
-from pqn.errors import EnvError, ObservationError, RunError
-from pqn.exploration import epsilon_greedy
-from pqn.fields import brief, checked
+from pqn.errors import EnvError, RunError
+from pqn.fields import checked
 from pqn.programs import evaluation
 from pqn.programs.base import HostFactory
 from pqn.programs.evaluation import Evaluation, mean, means, step_limit
 from pqn.programs.simulators.player import Player
 from pqn.runs.identity import STRUCTURE, spec_difference
 from pqn.runs.opened import Which, open_run
-from pqn.types import Array, EnvSpec, Policy, PyTree
-
-
-class Agent:
-    """Acts in B environments at once, keeping the memory of a recurrent network between calls.
-
-    Attributes:
-      spec: the environment it was trained for.
-      config: the configuration it was trained with.
-      step: environment steps it was trained for.
-      policy: its weights.
-      origin: the run and the checkpoint that it was loaded from: "path", "run", "checkpoint", "seed".
-    """
-
-    def __init__(self, actor: Actor, policy: Policy, step: int, origin: dict[str, object] | None = None):
-        self.config, self.spec, self.step = actor.config, actor.spec, step
-        self.policy, self.origin = policy, {"path": "an agent"} | (origin or {})
-        self._actor, self._policy = actor, policy
-        self._carry: PyTree = None
-        self._batch: int | None = None  # of the memory; None right after a reset
-        self._last_action: Array = jnp.zeros(())
-        self._calls = 0
-        self._scores = jax.jit(actor.scores)
-
-    def reset(self) -> None:
-        """Forgets the memory of a recurrent network, as at the start of an episode."""
-        self._carry, self._batch = None, None
-
-    def q_values(self, obs: ArrayLike, *, first: ArrayLike | None = None, reward: ArrayLike = 0.0) -> np.ndarray:
-        """Q-values of one observation, [A], or of a batch, [B, A] (with several agents [M, A] and [B, M, A])."""
-        batch, single = self._batched(obs)
-        return np.asarray(self._unbatch(self._step(batch, first, reward), single))
-
-    def act(
-        self,
-        obs: ArrayLike,
-        *,
-        avail: ArrayLike | None = None,
-        first: ArrayLike | None = None,
-        reward: ArrayLike = 0.0,
-        epsilon: float = 0.0,
-        seed: int | None = None,
-    ) -> int | np.ndarray:
-        """The greedy action of one observation (an int) or of a batch ([B] int32).
-
-        Args:
-          obs: [*obs_shape] or [B, *obs_shape]; with several agents [M, *obs_shape] or [B, M, *obs_shape].
-          avail: mask of legal actions, shaped like the Q-values.
-          first: [B] bool, where an episode starts; clears the memory of a recurrent network there.
-          reward: [B] received with `obs`; only networks with `last_reward` look at it.
-          epsilon: chance of a random legal action instead.
-          seed: of those random actions; by default a fresh draw each call.
-        """
-        epsilon = checked("epsilon", Share, epsilon)
-        batch, single = self._batched(obs)
-        mask = None if avail is None else _shaped("avail", avail, bool, (*batch.shape[:2], self.spec.num_actions))
-        if mask is not None and not np.asarray(mask).any(axis=-1).all():
-            raise ObservationError("avail leaves no legal action; each observation must have one at least")
-        q = self._step(batch, first, reward)
-        self._calls += 1
-        key = jax.random.key(self._calls if seed is None else checked("seed", Seed, seed))
-        self._last_action = epsilon_greedy(jax.random.uniform(key, q.shape[:2]), q, mask, epsilon)
-        action = np.asarray(self._unbatch(self._last_action, single))
-        return int(action) if action.ndim == 0 else action
-
-    def _batched(self, obs: ArrayLike) -> tuple[Array, bool]:
-        """obs as [B, M, *obs_shape], and whether it came without a batch axis."""
-        agents = (self.spec.num_agents,) if self.spec.num_agents > 1 else ()
-        one = (*agents, *self.spec.obs_shape)
-        array = _finite(self.spec, obs)
-        if (array.shape != one and array.shape[1:] != one) or not array.size:
-            raise ObservationError(
-                f"an observation of {self.spec.name} has shape {one}, or [B, ...] in a batch, not {array.shape}"
-            )
-        single = array.shape == one
-        return jnp.asarray(array, self.spec.obs_dtype).reshape(-1, self.spec.num_agents, *self.spec.obs_shape), single
-
-    def _step(self, obs: Array, first: ArrayLike | None, reward: ArrayLike) -> Array:
-        batch, agents = obs.shape[:2]
-        last_reward = _shaped("reward", reward, np.float32, (batch,))
-        fresh = self._batch != batch
-        if fresh:
-            self._carry, self._batch = self._actor.initial_carry(batch, agents), batch
-            self._last_action = jnp.zeros((batch, agents), jnp.int32)
-        start = jnp.full((batch, 1), fresh) if first is None else _shaped("first", first, bool, (batch, 1))
-        inputs = self._actor.inputs(obs, jnp.broadcast_to(start, (batch, agents)), self._last_action, last_reward)
-        self._carry, q = self._scores(self._policy, self._carry, inputs)
-        return q
-
-    def _unbatch(self, x: Array, single: bool) -> Array:
-        x = x if self.spec.num_agents > 1 else x[:, 0]
-        return x[0] if single else x
-
-
-def _finite(spec: EnvSpec, obs: ArrayLike) -> Array | np.ndarray:
-    """obs as an array of finite numbers that the environment's own type can hold."""
-    wanted, array = np.dtype(spec.obs_dtype), _numbers(obs)
-    fits = array is not None and (array.dtype.kind != "f" or bool(np.isfinite(array).all()))
-    if array is not None and fits and not np.can_cast(array.dtype, wanted, "same_kind"):
-        with np.errstate(invalid="ignore"):  # a number that is too large for the type
-            array = array if np.array_equal(array, array.astype(wanted)) else None
-    if array is None or not fits:
-        rule = f"is of type {wanted}; what was given is not" if array is None else "is finite, without NaN or infinity"
-        raise ObservationError(f"an observation of {spec.name} {rule}")
-    return obs if isinstance(obs, jax.Array) else array
-
-
-def _numbers(values: ArrayLike) -> np.ndarray | None:
-    """An array of real numbers; None for texts, lists of different lengths and the like."""
-    try:
-        array = np.asarray(values)
-        return (
-            array if array.dtype.kind in "biuf" else None if array.dtype.kind in "cSUmM" else array.astype(np.float32)
-        )
-    except (TypeError, ValueError, OverflowError):
-        return None
-
-
-def _shaped(name: str, value: ArrayLike, dtype: type, shape: tuple[int, ...]) -> Array:
-    """One entry for each observation, or one for all of them."""
-    try:
-        array = _numbers(value)
-        if array is None or not np.isfinite(array).all():
-            raise ValueError
-        array = array.reshape(shape) if array.size == math.prod(shape) else np.broadcast_to(array, shape)
-        return jnp.asarray(array, dtype)
-    except ValueError:  # or the shapes do not agree
-        raise ObservationError(f"{name} is {brief(value)}; it must be finite and of the shape {shape}") from None
+from pqn.types import PyTree
 
 
 def load(
@@ -269,7 +140,7 @@ def evaluate(
         source, made = _environment_for(run, env, episodes)
         policies = jax.tree.map(lambda x: jnp.asarray(x)[None], run.policy)
         seeds, step = [int(str(run.origin.get("seed", run.config.seed)))], run.step
-        return _evaluate(run._actor, policies, source, made, _Play(seeds, step, episodes, epsilon, seed))
+        return _evaluate(run.actor, policies, source, made, _Play(seeds, step, episodes, epsilon, seed))
     opened = open_run(run, warn)
     source, trained = opened.source(env, "eval"), opened.trained(checkpoint)
     actor, policies = opened.actor(trained, network, "eval")

@@ -125,6 +125,7 @@ class Rollout(NamedTuple):
     valid: Array | None = None  # [T, N] bool, see `TimeStep.valid`
     extra: PyTree = ()  # [T, N, ...] see `Note.extra`
     truncated: Array | None = None  # [T, N] bool, where γ·V(final_obs) is part of the reward; None: nowhere
+    last_seen: Seen | None = None  # [N, M, ...] after the last step; None: gradient steps do not value successors
 
 
 class EpisodeStats(NamedTuple):

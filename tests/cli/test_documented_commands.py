@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from hub import Client
 
 from pqn.cli.main import main
 
@@ -31,22 +32,13 @@ def folder(finished_run, tmp_path_factory) -> Path:
     found = tmp_path_factory.mktemp("docs")
     for name in "ab":
         shutil.copytree(finished_run.run, found / "runs" / name)
-    (found / "agent.mp4").write_bytes(b"a film")
+    (found / "agent.gif").write_bytes(b"a film")
     return found
 
 
 @pytest.mark.parametrize("line", [*commands("watching.md"), *commands("export.md")])
 def test_a_documented_command(line, folder, monkeypatch, capsys):
-    from types import ModuleType
-
-    hub = ModuleType("huggingface_hub")
-    pushed = []
-    hub.__dict__.update(
-        get_token=lambda: "token",
-        HfApi=lambda: hub,
-        create_repo=lambda repo, **_: f"https://hub/{repo}",
-        upload_folder=lambda **given: pushed.append(given["repo_id"]),
-    )
+    hub = Client()
     monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
     monkeypatch.chdir(folder)
     words = shlex.split(line)
@@ -54,5 +46,5 @@ def test_a_documented_command(line, folder, monkeypatch, capsys):
     said = capsys.readouterr().out
     if "-o" in words:
         assert Path(words[words.index("-o") + 1]).exists()
-    assert pushed == (["owner/name"] if words[1] == "push" else [])
+    assert [call[1] for call in hub.calls] == (["owner/name"] * 2 if words[1] == "push" else [])
     assert said

@@ -31,6 +31,8 @@ def reproduce(*words: str) -> int:
         ("minatar --seeds 0", "'0' is not a number of seeds"),
         ("minatar --minutes nan", "'nan' is not a positive number"),
         ("smoke", "choose an --out, such as runs/smoke"),
+        ("minatar --ray --jobs 2", "--jobs is for this machine"),
+        ("minatar --dry-run --gpus-per-run 1", "--gpus-per-run is for --ray"),
         ("minatar --shares 1", "there is no option --shares; did you mean '--share'?"),
     ],
 )

@@ -64,4 +64,5 @@ SLOW = [block for page in PAGES for block in of_page(page)]
 @pytest.mark.slow
 @pytest.mark.parametrize("block", SLOW, ids=str)
 def test_a_block_runs(block, session):
+    session.write_files(block.page, block.line)
     session.run(block)

@@ -36,6 +36,7 @@ def test_runs_have_one_result(tmp_path: Path) -> None:
     first = write(tmp_path, BREAKOUT, [1.0], runs=["id"])
     assert write(tmp_path, BREAKOUT, [1.0], runs=["id"], calls=later("2027-01-01T00:00:00+00:00")) == first
     assert write(tmp_path, BREAKOUT, [1.0], runs=["other"]) != first
+    assert write(tmp_path, BREAKOUT, [1.0], runs=["id"], steps=envelope.read(first).steps + 1) != first, "trained on"
 
 
 def test_nothing_is_left_of_a_result_that_could_not_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -203,16 +203,21 @@ def test_runs_of_another_configuration_are_refused(whole: Path, tmp_path: Path) 
 def test_the_deadline_saves_and_stops(tmp_path: Path, monkeypatch) -> None:
     """A training that takes too long is interrupted as by Ctrl-C, with a checkpoint."""
     real = Loop.after_chunk
+    for minutes in (0.05, 0.4, 2.0):  # on a busy machine the first may end before training begins
+        out, deadline = tmp_path / f"{minutes}", Deadline(minutes)
 
-    def slow(self, *arguments):
-        real(self, *arguments)
-        time.sleep(0.4)
+        def slow(self, *arguments, deadline=deadline):
+            real(self, *arguments)
+            while not deadline.passed:
+                time.sleep(0.05)
 
-    monkeypatch.setattr(Loop, "after_chunk", slow)
-    with pytest.raises(runner.TimeIsUp, match="goes on at the next call"):
-        run(tmp_path, seeds=1, deadline=Deadline(0.05))
-    assert list(tmp_path.glob("runs/**/manifest.json")), "a checkpoint"
-    assert runner.unfinished(CARTPOLE, 1.0, 1, tmp_path) is not None
+        monkeypatch.setattr(Loop, "after_chunk", slow)
+        with pytest.raises(runner.TimeIsUp, match="goes on at the next call"):
+            run(out, seeds=1, deadline=deadline)
+        assert runner.unfinished(CARTPOLE, 1.0, 1, out) is not None
+        if list(out.glob("runs/**/metrics.jsonl")) and list(out.glob("runs/**/manifest.json")):
+            return
+    pytest.fail("there is no checkpoint")
 
 
 def test_seeds_are_batched_by_memory() -> None:
@@ -268,4 +273,5 @@ def test_killed_at_any_moment_the_next_call_goes_on(whole: Path, tmp_path: Path)
             process.send_signal(signal.SIGKILL)
             process.wait()
             assert all(json.loads(path.read_text())["complete"] for path in tmp_path.glob("classic/**/*.json"))
-    assert only(tmp_path).final == only(whole).final
+    found, wanted = (only(out).final | {"steps_per_second": None} for out in (tmp_path, whole))
+    assert found == wanted, "but for the clock's"

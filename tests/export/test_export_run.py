@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import shutil
@@ -17,7 +18,7 @@ from pqn.errors import PqnError
 from pqn.export.card import train_command
 from pqn.export.loading import load_exported
 from pqn.export.run import export_run
-from pqn.runs.opened import open_run
+from pqn.runs.opened import OpenedRun, open_run
 
 ALL = ["onnx", "stablehlo", "safetensors"]
 
@@ -59,6 +60,32 @@ def test_the_card_tells_what_it_is(exported, finished_run):
     assert "reinforcement-learning" in json.loads(header["tags"])
     result = json.loads(header["model-index"])[0]["results"][0]
     assert result["metrics"][0]["value"] == f"{mean:.2f} +/- {std:.2f}"
+
+
+def test_the_card_counts_what_did_not_end(finished_run, monkeypatch, tmp_path):
+    """One seed is no range, one episode has no deviation, and episodes that were cut are named."""
+    config = open_run(finished_run.run).config
+    trained = open_run(finished_run.run).newest()
+    assert trained.eval_returns is not None
+    returns = np.full_like(trained.eval_returns, np.nan)
+    returns[0, 0] = 7.0
+    cut = dataclasses.replace(trained, eval_returns=returns, config=config.replace(seeds=1))
+    monkeypatch.setattr(OpenedRun, "trained", lambda *_: cut)
+    monkeypatch.setattr(OpenedRun, "actor", lambda *_: trained.actor())
+    card = (export_run(finished_run.run, ["safetensors"], tmp_path / "out").folder / "README.md").read_text()
+    assert "Greedy return 7.00 ± 0.00 (one episode). No number includes 3 more, which did not end." in card
+    assert "| seeds of the run | 0 |" in card
+
+
+def test_the_card_claims_no_evaluation_of_other_weights(finished_run, monkeypatch, tmp_path):
+    """A run that was interrupted has a checkpoint that is newer than its last evaluation."""
+    trained = open_run(finished_run.run).newest()
+    metadata = trained.contents.metadata | {"eval_update": trained.update - 1}
+    newer = dataclasses.replace(trained, contents=trained.contents._replace(metadata=metadata))
+    monkeypatch.setattr(OpenedRun, "trained", lambda *_: newer)
+    card = (export_run(finished_run.run, ["safetensors"], tmp_path / "out").folder / "README.md").read_text()
+    assert "The run has no evaluation of this agent that ended." in card
+    assert "Greedy return" not in card and "mean_reward" not in card
 
 
 def test_what_the_card_says_about_loading_works(exported, monkeypatch, capsys):
@@ -113,6 +140,8 @@ def test_mistakes(finished_run, tmp_path, capsys, monkeypatch):
     run, out = str(finished_run.run), str(tmp_path / "out")
     said = sentence(["export", run, "--format", "onxx", "-o", out], capsys)
     assert "there is no format 'onxx'; it must be one of onnx, stablehlo, safetensors; did you mean 'onnx'?" in said
+    said = sentence(["export", run, "--format", "", "-o", out], capsys)
+    assert "no format is named; it must be one of onnx, stablehlo, safetensors" in said
     assert "trained seeds 0 to 1, not 9" in sentence(["export", run, "--train-seed", "9", "-o", out], capsys)
     for package, name in (("jax2onnx", "onnx"), ("flatbuffers", "stablehlo")):
         with monkeypatch.context() as patch:

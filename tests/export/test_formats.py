@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import flax.linen as nn
 import jax
 import numpy as np
 import onnxruntime
 import pytest
 from jax import export as jax_export
 
+from pqn.agent import Agent
 from pqn.algorithms import make_algorithm
 from pqn.config import Config
-from pqn.errors import CheckpointError
+from pqn.errors import CheckpointError, RunError
 from pqn.export import formats
 from pqn.export.formats import FORMATS
 from pqn.export.model import Model, example
-from pqn.play import Agent
+from pqn.networks.given import with_network
 from pqn.types import EnvSpec
 
 FLOAT, BOOL, BYTE = (np.dtype(name) for name in ("float32", "bool", "uint8"))
@@ -28,9 +30,23 @@ NETWORKS = {
         | {"network.memory": "gru", "network.memory_size": 6, "network.last_action": True, "network.last_reward": True},
         EnvSpec("flat", (4,), FLOAT, 3),
     ),
+    "actor": (SMALL | {"algorithm": "ppo", "network.norm": "none"}, EnvSpec("flat", (4,), FLOAT, 3)),
+    "ids": (SMALL | {"network.agent_id": True}, EnvSpec("team", (4,), FLOAT, 3, num_agents=2, masked=True)),
+    "kitchen": (
+        SMALL | {"network.torso": "minatar", "network.agent_id": True},
+        EnvSpec("grid", (4, 4, 2), BYTE, 6, num_agents=2),
+    ),
     "lstm": (
         SMALL | {"network.memory": "lstm", "network.memory_size": 6, "network.memory_layers": 2},
         EnvSpec("team", (4,), FLOAT, 3, num_agents=2, masked=True),
+    ),
+    "mingru": (
+        SMALL | {"network.memory": "mingru", "network.memory_size": 6, "network.last_action": True},
+        EnvSpec("flat", (4,), FLOAT, 3),
+    ),
+    "lru": (
+        SMALL | {"network.memory": "lru", "network.memory_size": 6, "network.memory_layers": 2},
+        EnvSpec("team", (4,), FLOAT, 3, num_agents=2),
     ),
 }
 
@@ -80,14 +96,14 @@ def test_every_batch(exported):
 def test_an_episode_goes_as_the_agents_does(exported, monkeypatch):
     """Actions and scores of a few steps, with masks, memory and the past handed from call to call."""
     model, agent, runs = exported
-    compute, seen = agent._scores, []
+    compute, seen = agent._turn, []
 
     def noting(*args):
-        carry, scores = compute(*args)
+        carry, action, scores = compute(*args)
         seen.append(np.asarray(scores))
-        return carry, scores
+        return carry, action, scores
 
-    monkeypatch.setattr(agent, "_scores", noting)
+    monkeypatch.setattr(agent, "_turn", noting)
     batch, steps = 3, 4
     for run in runs.values():
         agent.reset()
@@ -121,6 +137,26 @@ def test_masks_decide(exported):
         inputs[place][..., only] = True
         for run in runs.values():
             assert (run(inputs)[0] == only).all()
+
+
+class FixedBatch(nn.Module):
+    """A network that needs the size of its batch as a number, which a function for any size does not have."""
+
+    def initial_carry(self, *batch):
+        return ()
+
+    @nn.compact
+    def __call__(self, carry, inputs, train=False):
+        return carry, nn.Dense(3, name="head")(inputs.obs) / int(inputs.obs.shape[1])
+
+
+def test_a_network_that_cannot_be_exported(tmp_path):
+    spec, config = EnvSpec("flat", (4,), FLOAT, 3), with_network(Config(), FixedBatch())
+    model = Model(config, spec, make_algorithm(config, spec).actor.init(jax.random.key(0)))
+    for name, told in (("onnx", "ONNX"), ("stablehlo", "StableHLO for a batch of any size")):
+        with pytest.raises(RunError, match=rf"this network cannot be written as {told} \(.+\); try --format"):
+            FORMATS[name](model, tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_wrong_translation_is_not_written(tmp_path, monkeypatch):

@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from hub import Client
 
+import pqn
 from pqn.cli.main import main
-
-
-class Client(ModuleType):
-    """Records what is asked of it; a folder is read when it is uploaded, since it is gone afterwards."""
-
-    def __init__(self, token: str | None = "hf_secret", failure: Exception | None = None):
-        super().__init__("huggingface_hub")
-        self.token, self.failure, self.calls, self.uploaded = token, failure, [], {}
-        self.HfApi = lambda: self
-
-    def get_token(self) -> str | None:
-        return self.token
-
-    def create_repo(self, repo_id: str, *, private: bool, exist_ok: bool) -> str:
-        if self.failure is not None:
-            raise self.failure
-        self.calls.append(("create", repo_id, private, exist_ok))
-        return f"https://hub/{repo_id}"
-
-    def upload_folder(self, *, repo_id: str, folder_path: str, allow_patterns: list[str], commit_message: str) -> None:
-        self.calls.append(("upload", repo_id))
-        files = {path.relative_to(folder_path).as_posix(): path for path in Path(folder_path).rglob("*")}
-        self.uploaded = {name: path.read_bytes() for name, path in files.items() if name in allow_patterns}
-        assert files.keys() == self.uploaded.keys(), "there is more in the folder than may be uploaded"
 
 
 @pytest.fixture
@@ -73,6 +51,31 @@ def test_a_video_goes_along(run, client, tmp_path):
     assert "agent.gif" not in client.uploaded  # a link in a run directory is not followed
 
 
+def test_another_checkpoint_and_no_film_of_the_last_one(run, client, capsys):
+    """The agent is that of the checkpoint asked for. A film in the run shows the last one, so it stays out."""
+    (run / "agent.gif").write_bytes(b"of the last checkpoint")
+    first = sorted((run / "checkpoints").glob("step-*"))[0]
+    steps = int(first.name.removeprefix("step-")) * 64  # of an update of conftest's TINY
+    assert main(["push", str(run), "me/agent", "--checkpoint", str(steps)]) == 0
+    assert json.loads(client.uploaded["agent.json"])["step"] == steps < 640
+    assert "agent.gif" not in client.uploaded
+    assert (
+        f"agent.gif is not uploaded, since it may show another agent of the run; --video {run}"
+        in capsys.readouterr().err
+    )
+    assert main(["push", str(run), "me/agent", "--train-seed", "1"]) == 0
+    assert "agent.gif" not in client.uploaded and "agent.gif is not uploaded" in capsys.readouterr().err
+    words = ["push", str(run), "me/agent", "--checkpoint", "best", "--video", str(run / "agent.gif")]
+    assert main(words) == 0
+    best = pqn.load(run, checkpoint="best")
+    assert json.loads(client.uploaded["agent.json"])["step"] == best.step and "agent.gif" in client.uploaded
+    client.calls.clear()
+    capsys.readouterr()
+    assert "has no checkpoint of 1 steps" in sentence(["push", str(run), "me/agent", "--checkpoint", "1"], capsys)
+    assert "is neither last, best nor a number of steps" in sentence([*words[:3], "--checkpoint", "bets"], capsys)
+    assert not client.calls  # nothing is made on the Hub before there is something to upload
+
+
 def sentence(words: list[str], capsys) -> str:
     assert main(words) == 2
     captured = capsys.readouterr()
@@ -82,6 +85,10 @@ def sentence(words: list[str], capsys) -> str:
 
 def test_mistakes(run, capsys, monkeypatch, tmp_path):
     words = ["push", str(run), "me/agent"]
+    for name in ("agent", "me/", "/agent", "https://hub/me/agent", "me/my agent"):
+        assert f"'{name}' is not the name of a repository: it must be owner/name" in sentence(
+            [*words[:2], name], capsys
+        )
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert "pushing needs huggingface_hub: pip install -e '.[hub]'" in sentence(words, capsys)
     monkeypatch.setitem(sys.modules, "huggingface_hub", Client(token=None))

@@ -16,8 +16,8 @@ import pytest
 from conftest import TINY, tiny
 
 from pqn.errors import RunError
-from pqn.fleet import processes
-from pqn.fleet.arms import Arm, exit_status, log_of, refuse_another
+from pqn.fleet import placement, processes
+from pqn.fleet.arms import Arm, Outcome, exit_status, log_of, refuse_another
 from pqn.fleet.placement import Placement, run_arms
 from pqn.presets import preset
 from pqn.progress import Progress
@@ -173,6 +173,16 @@ def test_an_arm_with_another_configuration_is_refused(tmp_path, finished_run):
     with pytest.raises(RunError, match=r"learner\.lr is 0\.5 in this sweep and 0\.0001 in that run"):
         refuse_another(other, print)
     assert run_arms([same], Placement(), QUIET)[0].error is None  # complete: nothing is trained
+
+
+def test_a_failure_elsewhere_is_told_whatever_paths_the_cluster_was_given(tmp_path, monkeypatch):
+    """Ray's machines get absolute paths, and outcomes come back with those."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        placement, "run_on_ray", lambda arms, *_: [Outcome(arm.resolved(), "no room", 2) for arm in arms]
+    )
+    arm = Arm("a", tiny(), Path("runs/a"))
+    assert run_arms([arm], Placement(ray="local"), QUIET) == [Outcome(arm, "no room", 2)]
 
 
 def test_gpus_are_dealt_out_and_shared(monkeypatch, tmp_path):

@@ -6,84 +6,20 @@ import contextlib
 import ipaddress
 import os
 import signal
-import socket
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import TINY, tiny
+from pair import LIMIT, Pair, arrays_of, assert_close, one_process, words_of
 
 from pqn.progress import Progress
 from pqn.runs import checkpoint
 from pqn.runs.directory import RunDir, read_summary
 from pqn.runs.metrics import read_metrics
-from pqn.training import resume, train
+from pqn.training import resume
 
-SRC = Path(__file__).resolve().parents[2] / "src"
-LIMIT = 240  # seconds for anything; a busy machine is slow
 pytestmark = pytest.mark.timeout(2 * LIMIT)
-
-
-class Pair:
-    """Two processes of `pqn`, and what they said."""
-
-    def __init__(self, folder: Path, words: list[str], *, other: tuple[str, ...] = (), patience: int = 15):
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            address = f"127.0.0.1:{server.getsockname()[1]}"
-        together = ["--coordinator", address, "--processes", "2", "--wait", "60", "--patience", str(patience)]
-        environment = os.environ | {"PYTHONPATH": str(SRC), "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
-        self.logs = [folder / f"process-{number}.txt" for number in (0, 1)]
-        self.processes = []
-        for number, log in enumerate(self.logs):
-            command = [sys.executable, "-m", "pqn", *words, *together, "--process", str(number), *(other * number)]
-            with open(log, "w") as file:
-                self.processes.append(subprocess.Popen(command, stdout=file, stderr=file, env=environment, cwd=folder))
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        for process in self.processes:
-            with contextlib.suppress(OSError):
-                process.kill()
-            process.wait()
-
-    def wait(self, number: int) -> int:
-        return self.processes[number].wait(LIMIT)
-
-    def said(self, number: int) -> str:
-        """The last line of a process."""
-        return (self.logs[number].read_text().strip().splitlines() or [""])[-1]
-
-
-def words_of(updates: int, **more: object) -> list[str]:
-    options = TINY | {"total_steps": 64 * updates, "shards": 2, "env.name": "CartPole-v1"} | more
-    pairs = [(f"--{name.replace('_', '-')}", value) for name, value in options.items()]
-    texts = [(name, [str(x) for x in value] if isinstance(value, tuple) else [str(value)]) for name, value in pairs]
-    return ["train", *(word for name, values in texts for word in (name, *values))]
-
-
-def arrays_of(run: Path) -> dict[str, np.ndarray]:
-    newest = checkpoint.latest(run / "checkpoints")
-    assert newest is not None
-    return checkpoint.read(newest).arrays
-
-
-def assert_close(found: dict[str, np.ndarray], wanted: dict[str, np.ndarray], most: float) -> None:
-    assert found.keys() == wanted.keys()
-    for name, value in wanted.items():
-        if value.dtype.kind == "f" and value.size:
-            assert np.max(np.abs(found[name] - value)) <= most * max(np.max(np.abs(value)), 1e-6), name
-        else:
-            np.testing.assert_array_equal(found[name], value, name)
-
-
-def one_process(folder: Path, updates: int, **more: object) -> Path:
-    config = tiny({"shards": 2, "total_steps": 64 * updates} | more)
-    return train(config, out=folder / "one", progress=Progress(quiet=True)).run
 
 
 def test_two_processes_train_what_one_does(tmp_path):

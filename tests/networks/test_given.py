@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import tiny
+from hub import Client
 from opening import Listening
 
 import pqn
@@ -18,12 +19,15 @@ from pqn.algorithms import make_algorithm
 from pqn.cli.main import main
 from pqn.config import Config
 from pqn.errors import ConfigError, PqnError
+from pqn.export.loading import load_exported
+from pqn.export.run import export_run
 from pqn.networks.given import with_network
 from pqn.networks.qnetwork import QNetwork
 from pqn.progress import Progress
 from pqn.runs import checkpoint
 from pqn.theory.monitor import measure_run
 from pqn.types import EnvSpec
+from pqn.watch.film import FilmOptions, make_film
 
 QUIET = Progress(quiet=True)
 SPEC = EnvSpec("env", (4,), np.dtype("float32"), 2)
@@ -117,10 +121,12 @@ def test_it_must_be_given_again(trained, capsys):
         lambda: pqn.resume(run, progress=Listening()),
         lambda: measure_run(run),
         trained.agent,
+        lambda: make_film(run),
+        lambda: export_run(run, ["safetensors"]),
     ):
         with pytest.raises(ConfigError, match=r"a network of the user \(python:test_given\.small\), .* network=…"):
             call()
-    for name in ("eval", "resume", "stability"):
+    for name in ("eval", "resume", "stability", "video", "export"):
         assert main([name, str(run)]) == 2
         assert f"`pqn {name} {run} --network module:function`" in capsys.readouterr().err
 
@@ -135,6 +141,18 @@ def test_given_again_it_plays_and_resumes(trained, recwarn):
         pqn.load(trained.run, network=Other(2))
     with pytest.raises(PqnError, match=r"params/Dense_0/bias has shape \(1, 8\), this run needs \(1, 9\)"):
         pqn.load(trained.run, network=Small(2, width=9))
+
+
+def test_given_again_it_is_filmed_and_exported(trained, tmp_path):
+    film = make_film(trained.run, tmp_path / "film.gif", FilmOptions(max_steps=2), network=small)
+    assert film.step == 640 and film.path.stat().st_size > 0
+    export_run(trained.run, ["onnx", "stablehlo", "safetensors"], tmp_path / "out", network=small)
+    with pytest.raises(PqnError, match=r"a network of the user \(python:test_given\.small\): give network"):
+        load_exported(tmp_path / "out")
+    obs = np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32)
+    wanted = pqn.load(trained.run, network=small).q_values(obs)
+    np.testing.assert_array_equal(load_exported(tmp_path / "out", network=small).q_values(obs), wanted)
+    assert 'load_exported(".", network=make_network)' in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_a_run_without_one_takes_none(finished_run):
@@ -153,11 +171,18 @@ def test_by_name_from_the_command_line(tmp_path, monkeypatch, capsys):
     assert main(["train", *words, "--network", "my_networks:make", "--out", "run"]) == 0
     assert json.loads(Path("run/config.json").read_text())["network"]["module"] == "my_networks:make"
     assert main(["eval", "run", "--network", "my_networks:make", "--episodes", "2"]) == 0
+    assert main(["video", "run", "--network", "my_networks:make", "--max-steps", "2", "-o", "film.gif"]) == 0
+    assert main(["export", "run", "--network", "my_networks:make"]) == 0
+    assert """load_exported(".", network='my_networks:make')""" in Path("run/export/README.md").read_text()
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Client())
+    assert main(["push", "run", "me/agent", "--network", "my_networks:make"]) == 0
     sys.modules.pop("my_networks")
     Path("made").unlink()
     capsys.readouterr()
     assert main(["eval", "run", "--episodes", "2"]) == 2
     assert "repeat" not in (said := capsys.readouterr().err) and "`pqn eval run --network my_networks:make`" in said
+    assert main(["push", "run", "me/agent"]) == 2
+    assert "`pqn push run --network my_networks:make`" in capsys.readouterr().err
     assert "my_networks" not in sys.modules and not Path("made").exists()
     assert main(["train", *words, "--network", "my_networks:maker", "--out", "other"]) == 2
     assert "maker does not exist in the module my_networks, did you mean make?" in capsys.readouterr().err

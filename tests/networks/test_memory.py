@@ -99,7 +99,7 @@ def network(kind, **options):
     return net, net.init(jax.random.key(1), carry, inputs), carry, inputs
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("kind", ["lstm", "gru", "mingru", "lru"])
 def test_one_long_unroll_equals_steps_and_segments(kind):
     """The carry at a segment's start is that of the long unroll, so cutting changes no output."""
     net, variables, carry, inputs = network(kind, last_action=True, last_reward=True)
@@ -114,7 +114,7 @@ def test_one_long_unroll_equals_steps_and_segments(kind):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), state, end)
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru"])
+@pytest.mark.parametrize("kind", ["lstm", "gru", "mingru", "lru"])
 def test_an_episode_does_not_depend_on_what_came_before_it(kind):
     net, variables, carry, inputs = network(kind, last_action=True, last_reward=True)
     first = jnp.zeros((T, B, 1), bool).at[4].set(True)
@@ -170,6 +170,9 @@ MEMORY = {
 }
 
 
+HIDDEN_CUE = pqn.Config().replace(MEMORY | {"env.name": "probe:memory", "total_steps": 100 * 32 * 16})
+
+
 def greedy_return(config):
     program = build(config.validate())
     state = run_updates(program, program.config.updates)
@@ -180,11 +183,14 @@ def greedy_return(config):
     )
 
 
-def test_only_memory_solves_the_hidden_cue():
-    """The cue is seen once and must be recalled three steps later: without memory, a coin toss."""
-    base = pqn.Config().replace(MEMORY | {"env.name": "probe:memory", "total_steps": 100 * 32 * 16})
-    assert greedy_return(base.replace({"network.memory": "gru"})) > 0.95
-    assert greedy_return(base) < 0.8
+@pytest.mark.parametrize("kind", ["gru", "mingru", "lru"])
+def test_memory_solves_the_hidden_cue(kind):
+    """The cue is seen once and must be recalled three steps later."""
+    assert greedy_return(HIDDEN_CUE.replace({"network.memory": kind})) > 0.95
+
+
+def test_without_memory_the_hidden_cue_is_a_coin_toss():
+    assert greedy_return(HIDDEN_CUE) < 0.8
 
 
 def test_memory_chain_of_length_20_is_solved():
@@ -193,8 +199,9 @@ def test_memory_chain_of_length_20_is_solved():
     assert greedy_return(config) > 0.9
 
 
-def test_recurrent_runs_resume_and_load(tmp_path):
-    options = {"network.memory": "lstm", "network.last_action": True, "network.last_reward": True}
+@pytest.mark.parametrize("kind", ["lstm", "lru"])
+def test_recurrent_runs_resume_and_load(tmp_path, kind):
+    options = {"network.memory": kind, "network.last_action": True, "network.last_reward": True}
     result = pqn.train(tiny(options), out=tmp_path / "run", progress=Progress(quiet=True))
     agent = pqn.load(result.run)
     obs = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)

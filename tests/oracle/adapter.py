@@ -176,6 +176,7 @@ def settings(config: Config, ring: Ring) -> Settings:
         l2_final=c.l2_final,
         l2_inner=c.l2_inner,
         fresh_targets=c.targets == "minibatch",
+        joint=c.batch_statistics == "joint" or (c.batch_statistics == "default" and config.replays),
         bootstrap_truncation=c.bootstrap_truncation,
         overlap=config.simulators.overlap,
         replay=_replay(config) if config.algorithm in ("dqn", "pqn-replay") else None,

@@ -26,7 +26,7 @@ COMPILED: Choices = {
     "norm": ("layer", "batch", "batch_renorm", "none"),
     "l2_final": (0.0, 0.3),
     "l2_inner": (0.0, 0.2),
-    "memory": ("none", "lstm", "gru"),
+    "memory": ("none", "lstm", "gru", "mingru", "lru"),
     "mixer": ("vdn", "qmix", "independent"),
     "cuts": ("never", "limit", "anywhere"),
     "norm_input": ("none", "batch", "batch_renorm"),
@@ -57,7 +57,7 @@ COMPILED: Choices = {
 SIMULATED: Choices = {
     "mixer": ("vdn", "qmix", "independent"),
     "pieces": ("default", "warmed"),
-    "memory": ("none", "lstm"),
+    "memory": ("none", "lstm", "lru"),
     "cuts": ("limit", "anywhere"),
     "optimizer": ("adam", "radam later"),
     "agents": (1, 2),
@@ -82,7 +82,7 @@ REPLAYED: Choices = {
     "mixer": ("vdn", "qmix", "independent"),
     "move": ((1, 1.0), (2, 0.3)),  # every so many updates, so far
     "pieces": ("default", "replayed", "replayed warmed"),
-    "memory": ("none", "lstm"),
+    "memory": ("none", "lstm", "mingru"),
     "cuts": ("limit", "anywhere"),
     "n_step": (1, 3),
     "double": (False, True),
@@ -106,7 +106,7 @@ PPO: Choices = {
     "critic": ("shared", "separate", "world"),
     "pieces": ("default", "short", "warmed"),
     "returns": ((0.9, 0.0), (0.99, 0.65)),
-    "memory": ("none", "gru"),
+    "memory": ("none", "gru", "mingru", "lru"),
     "cuts": ("limit", "anywhere"),
     "agents": (1, 2),
     "masked": (False, True),
@@ -187,6 +187,7 @@ def options(case: dict[str, Any]) -> dict[str, Any]:
         "learner.segment_length": segment,
         "learner.burn_in": burn_in,
         "learner.targets": case["targets"],
+        "learner.batch_statistics": case.get("statistics", "default"),
         "learner.epochs": epochs,
         "learner.minibatches": minibatches,
         "learner.schedule_steps": get("schedule") * steps * ENVS,
@@ -249,7 +250,7 @@ def options_of_ppo(case: dict[str, Any]) -> dict[str, Any]:
 
 def name(case: dict[str, Any]) -> str:
     """Enough of a case to tell what it is about."""
-    parts = ("algorithm", "critic", "mixer", "memory", "norm", "pieces", "cuts", "program")
+    parts = ("algorithm", "critic", "mixer", "memory", "norm", "pieces", "cuts", "program", "statistics")
     return "-".join(str(case.get(part, "")) for part in parts if part in case)
 
 
@@ -260,7 +261,30 @@ def size(case: dict[str, Any]) -> int:
 
 # One step at a time: the Q-learning of Watkins.
 WATKINS = {option: values[0] for option, values in COMPILED.items()} | {"pieces": "watkins", "cuts": "limit"}
-COMPILED_CASES = sorted([*covering_array(COMPILED, clash), WATKINS], key=size)
-SIMULATED_CASES = sorted(covering_array(SIMULATED, clash), key=size)
-REPLAYED_CASES = sorted(covering_array(REPLAYED, clash), key=size)
+# Batch statistics of states and successors together where that is not the default, and not together where it is.
+_PLAIN = {option: values[0] for option, values in COMPILED.items()} | {"targets": "minibatch", "statistics": "joint"}
+_TEAM = {"agents": 2, "masked": True, "mixer": "qmix", "cuts": "anywhere", "returns": (0.99, 0.65)}
+JOINT = [
+    _PLAIN | {"norm_input": "batch", "cuts": "limit"},
+    _PLAIN | _TEAM | {"norm": "batch_renorm", "clip": HARD, "memory": "lstm", "pieces": "warmed", "passes": (1, 4)},
+]
+JOINT_SIMULATED = {option: values[0] for option, values in SIMULATED.items()} | {
+    "targets": "minibatch",
+    "statistics": "joint",
+    "norm_input": "batch",
+    "overlap": True,
+    "pieces": "warmed",
+    "memory": "lstm",
+}
+_SEPARATE = {option: values[0] for option, values in REPLAYED.items()} | {
+    "norm_input": "batch",
+    "statistics": "separate",
+}
+SEPARATE = [
+    _SEPARATE | {"algorithm": "pqn-replay", "pieces": "replayed", "returns": (0.99, 0.65)},
+    _SEPARATE | {"double": True, "n_step": 3, "memory": "lstm", "pieces": "replayed warmed", "cuts": "anywhere"},
+]
+COMPILED_CASES = sorted([*covering_array(COMPILED, clash), WATKINS, *JOINT], key=size)
+SIMULATED_CASES = sorted([*covering_array(SIMULATED, clash), JOINT_SIMULATED], key=size)
+REPLAYED_CASES = sorted([*SEPARATE, *covering_array(REPLAYED, clash)], key=size)
 PPO_CASES = sorted(covering_array(PPO, clash), key=size)

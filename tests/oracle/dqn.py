@@ -73,7 +73,7 @@ class DQN(PQN):
         inputs = Inputs(*(np.stack([at(i, 0, f) for i in range(reach)]) for f in range(4)))
         outcomes = [Outcome(*(at(i, 1, f) for f in range(len(Outcome._fields)))) for i in range(s.burn_in, reach)]
         memory = self.network.blank_memory(len(picks), self.network.agents)
-        return Lesson(inputs, memory, outcomes, np.empty(0), np.empty(0))
+        return Lesson(inputs, memory, outcomes, np.empty(0), np.empty(0), (np.empty(0), np.empty(0)))
 
     def gradient_step(self, lesson: Lesson, lr: float) -> dict[str, float]:
         target = self.wanted(lesson)
@@ -115,7 +115,7 @@ class DQN(PQN):
         """V of each step [L + n, B], or of each agent."""
         burn_in = self.s.burn_in
         avail, world = (np.stack([getattr(o, name) for o in lesson.outcomes]) for name in ("avail", "world"))
-        _, own, _ = self.network(single(self.params), self.stats, lesson.memory, lesson.inputs, train=True)
+        _, own, _ = self.network(single(self.params), self.stats, lesson.memory, lesson.inputs, train=self.s.joint)
         if not self.r.target_network:
             return self.network.mix(single(self.params), legal_maximum(own[0, burn_in:], avail)[None], world)[0]
         params, stats = self.target
@@ -135,7 +135,9 @@ class DQN(PQN):
 
     def loss(self, params: Params, lesson: Lesson, target: Array) -> tuple[Array, float, Stats]:
         length = self.s.segment
-        _, q, stats = self.network(params, self.stats, lesson.memory, lesson.inputs, train=True)
+        reach = None if self.s.joint else self.s.burn_in + length
+        inputs = Inputs(*(part[:reach] for part in lesson.inputs))
+        _, q, stats = self.network(params, self.stats, lesson.memory, inputs, train=True)
         q = q[:, self.s.burn_in :][:, :length]
         outcomes = lesson.outcomes[:length]
         action, world = (np.stack([getattr(o, name) for o in outcomes]) for name in ("action", "world"))

@@ -4,7 +4,7 @@ Gradients come from complex steps (see `pqn.gradient`). So parameters are arrays
 activation has that axis in front, or one of length 1 as long as nothing before it differs. Whatever is not analytic
 decides by real parts: ReLU, absolute values, and everything that is a constant for the gradient.
 
-Parameters are a flat dictionary. A name ends in `.kernel`, `.bias` or `.scale`.
+Parameters are a flat dictionary. A name ends in `.kernel`, `.bias` or `.scale`, or in a name that only LRU has.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 Array = np.ndarray
 Params = dict[str, Array]
 Stats = dict[str, dict[str, Array]]  # running statistics of each batch norm
-Memory = list[tuple[Array, ...]]  # of each recurrent layer: (h,) or (h, c), each [..., H]
+State = tuple[Array, ...]  # of a recurrent layer: (h,), (h, c) or the halves of a complex h, each [..., H]
+Memory = list[State]  # of each recurrent layer
 
 
 class Inputs(NamedTuple):
@@ -51,7 +52,7 @@ class Network:
     def blank_memory(self, *axes: int) -> Memory:
         if self.memory == "none":
             return []
-        parts = 2 if self.memory == "lstm" else 1
+        parts = 2 if self.memory in ("lstm", "lru") else 1
         return [(np.zeros((*axes, self.memory_size)),) * parts for _ in range(self.memory_layers)]
 
     def __call__(
@@ -79,14 +80,13 @@ class Network:
         x = x.reshape(len(x), steps, batch * agents, -1)
         after: Memory = []
         for layer, state in enumerate(memory):
-            cell = lstm if self.memory == "lstm" else gru
             state = tuple(part.reshape(1, batch * agents, -1) for part in state)
             outputs = []
             for t in range(steps):
                 cleared = inputs.first[t].reshape(-1, 1)
                 state = tuple(np.where(cleared, 0.0, part) for part in state)
-                state = cell(params, f"memory{layer}", state, x[:, t])
-                outputs.append(state[0])
+                state, output = MEMORIES[self.memory](params, f"memory{layer}", state, x[:, t])
+                outputs.append(output)
             x = np.stack(outputs, axis=1)
             after.append(tuple(part[0].real.reshape(batch, agents, -1) for part in state))
         out = self._head(params, x.reshape(len(x), steps * batch * agents, -1))
@@ -186,23 +186,56 @@ def batch_norm(
     return affine(params, name, unit), new | count
 
 
-def lstm(params: Params, name: str, state: tuple[Array, ...], x: Array) -> tuple[Array, ...]:
+# A memory takes its parameters, their name, its state and an input to its next state and an output.
+
+
+def lstm(params: Params, name: str, state: State, x: Array) -> tuple[State, Array]:
     """Hochreiter & Schmidhuber 1997, with a forget gate: i, f, g, o side by side."""
     h, c = state
     gates = dense(params, f"{name}.input", x) + h @ params[f"{name}.recurrent.kernel"]
     i, f, g, o = np.split(gates, 4, axis=-1)
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-    return sigmoid(o) * np.tanh(c), c
+    h = sigmoid(o) * np.tanh(c)
+    return (h, c), h
 
 
-def gru(params: Params, name: str, state: tuple[Array, ...], x: Array) -> tuple[Array, ...]:
+def gru(params: Params, name: str, state: State, x: Array) -> tuple[State, Array]:
     """Cho et al. 2014, the reset gate behind the product: r, z, n side by side."""
     (h,) = state
     r, z, n = np.split(dense(params, f"{name}.input", x), 3, axis=-1)
     r_h, z_h, n_h = np.split(h @ params[f"{name}.recurrent.kernel"], 3, axis=-1)
     r, z = sigmoid(r + r_h), sigmoid(z + z_h)
     n = np.tanh(n + r * (n_h + params[f"{name}.candidate.bias"][:, None]))
-    return ((1 - z) * n + z * h,)
+    h = (1 - z) * n + z * h
+    return (h,), h
+
+
+def mingru(params: Params, name: str, state: State, x: Array) -> tuple[State, Array]:
+    """Feng et al. 2024: the update gate and the candidate side by side; the candidate is made positive."""
+    z, n = np.split(dense(params, f"{name}.input", x), 2, axis=-1)
+    _bends_at_zero(n)
+    n = np.where(np.real(n) >= 0, n + 0.5, sigmoid(n))
+    h = (1 - sigmoid(z)) * state[0] + sigmoid(z) * n
+    return (h,), h
+
+
+def lru(params: Params, name: str, state: State, x: Array) -> tuple[State, Array]:
+    """Orvieto et al. 2023, halves of complex numbers side by side, which complex steps cannot do for themselves."""
+    real, imaginary = state
+    length = np.exp(-np.exp(params[f"{name}.decay"][:, None]))
+    angle = np.exp(params[f"{name}.phase"][:, None])
+    cosine, sine = length * np.cos(angle), length * np.sin(angle)
+    gain = np.exp(params[f"{name}.gain"][:, None])
+    more_real, more_imaginary = np.split(x @ params[f"{name}.input.kernel"], 2, axis=-1)
+    real, imaginary = (
+        cosine * real - sine * imaginary + gain * more_real,
+        sine * real + cosine * imaginary + gain * more_imaginary,
+    )
+    y = np.concatenate([real, imaginary], axis=-1) @ params[f"{name}.output.kernel"] + dense(params, f"{name}.skip", x)
+    return (real, imaginary), 0.5 * y * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (y + 0.044715 * y**3)))
+
+
+MEMORIES = {"lstm": lstm, "gru": gru, "mingru": mingru, "lru": lru}
 
 
 def qmix(params: Params, values: Array, world: Array) -> Array:

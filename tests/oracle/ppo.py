@@ -110,8 +110,8 @@ class PPO(PQN):
                     break
         return total
 
-    def lesson(self, line: Any, outcomes: Any, targets: Any, values: Any, batch: Array) -> Lesson:
-        found = super().lesson(line, outcomes, targets, values, batch)
+    def lesson(self, line: Any, outcomes: Any, targets: Any, rollout: Any, batch: Array) -> Lesson:
+        found = super().lesson(line, outcomes, targets, rollout, batch)
         pieces = [(number // self.s.envs * self.s.segment, number % self.s.envs) for number in batch]
         self.old_values, self.old_advantages = (
             np.stack([[of[t + i][n] for t, n in pieces] for i in range(self.s.segment)])

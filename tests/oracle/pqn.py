@@ -46,6 +46,8 @@ class Settings:
     l2_final: float
     l2_inner: float
     fresh_targets: bool
+    joint: bool
+    """Whether the network reads states and successors together when it learns."""
     bootstrap_truncation: bool
     overlap: bool
     replay: ReplaySettings | None = None
@@ -105,6 +107,14 @@ class Step(NamedTuple):
     outcome: Outcome
 
 
+class Seen(NamedTuple):
+    """What is acted on: of all environments, or of a minibatch."""
+
+    inputs: Inputs  # [N, M, ...]
+    avail: Array  # [N, M, A] bool
+    world: Array  # [N, W]
+
+
 class Outcome(NamedTuple):
     """What learning needs of a step beside the inputs; of all environments, or of the steps of a minibatch."""
 
@@ -121,6 +131,7 @@ class Outcome(NamedTuple):
 
 class Rollout(NamedTuple):
     steps: list[Step]
+    last: Seen  # after the steps
     values: list[Array]  # V(s_0) … V(s_T), [N] or, of each agent, [N, M]
     report: dict[str, float]  # sums over the episodes that ended
 
@@ -128,11 +139,12 @@ class Rollout(NamedTuple):
 class Lesson(NamedTuple):
     """A minibatch of B segments."""
 
-    inputs: Inputs  # [W + L, B, M, ...]
+    inputs: Inputs  # [W + L, B, M, ...]; a step more where states and successors are read together
     memory: Memory  # [B, M, H] before them
     outcomes: list[Outcome]  # L of [B, ...]: those with a loss
     target: Array  # [L, B]
     after: Array  # [B] the value after the segment
+    beyond: tuple[Array, Array]  # legal actions [B, M, A] and global state [B, W] after the segment
 
 
 # --- equations ------------------------------------------------------------------------------------------------------
@@ -301,7 +313,8 @@ class PQN:
             )
             steps.append(Step(before, seen, outcome))
             self.see(now, action)
-        return Rollout(steps, [*values, self.worth(self.inputs, self.avail, self.state)], report)
+        last = Seen(self.inputs, self.avail, self.state)
+        return Rollout(steps, last, [*values, self.worth(*last)], report)
 
     def choose(self, draws: Array, epsilon: float) -> tuple[Memory, Array, Array, Array]:
         """The memory after what is seen, actions [N, M], their log-probabilities if that matters, and values."""
@@ -369,9 +382,10 @@ class PQN:
         targets = self.targets(outcomes, rollout.values[1:])
         line = self.past + [(step.memory, step.inputs) for step in rollout.steps]
         self.past = line[len(line) - s.burn_in :]
+        seen = [*line, (None, rollout.last.inputs)]
         for epoch, order in enumerate(orders):
             for b, batch in enumerate(np.split(order, s.minibatches)):
-                lesson = self.lesson(line, outcomes, targets, rollout.values, batch)
+                lesson = self.lesson(seen, outcomes, targets, rollout, batch)
                 number = (self.done * s.epochs + epoch) * s.minibatches + b
                 rows.append(self.gradient_step(lesson, self.lr(number)))
         valid = np.stack([outcome.valid for outcome in outcomes])
@@ -392,15 +406,16 @@ class PQN:
 
     def lesson(
         self,
-        line: list[tuple[Memory, Inputs]],
+        line: list[tuple[Any, Inputs]],
         outcomes: list[Outcome],
         targets: list[Array],
-        values: list[Array],
+        rollout: Rollout,
         batch: Array,
     ) -> Lesson:
         """The segments numbered in `batch`: number k·N + n is piece k of environment n.
 
-        `line` starts W steps before the rollout: its entry t is the first that a piece from step t on reads.
+        `line` starts W steps before the rollout: its entry t is the first that a piece from step t on reads. It ends
+        with what was seen after the rollout.
         """
         s = self.s
         pieces = [(number // s.envs * s.segment, number % s.envs) for number in batch]
@@ -411,7 +426,8 @@ class PQN:
         def along(of: Callable[[int], Array], count: int) -> Array:  # [count, B, ...]
             return np.stack([across(lambda t, i=i: of(t + i)) for i in range(count)])
 
-        inputs = Inputs(*(along(lambda t, f=f: line[t][1][f], s.burn_in + s.segment) for f in range(4)))
+        reach = s.burn_in + s.segment + s.joint
+        inputs = Inputs(*(along(lambda t, f=f: line[t][1][f], reach) for f in range(4)))
         memory = [
             tuple(across(lambda t, k=k, p=p: line[t][0][k][p]) for p in range(len(layer)))
             for k, layer in enumerate(self.memory)
@@ -421,7 +437,12 @@ class PQN:
             for i in range(s.segment)
         ]
         target = along(lambda t: targets[t], s.segment)
-        return Lesson(inputs, memory, of_batch, target, across(lambda t: values[t + s.segment]))
+        avail, world = (
+            [*(getattr(outcome, name) for outcome in outcomes), getattr(rollout.last, name)]
+            for name in ("avail", "world")
+        )
+        beyond = (across(lambda t: avail[t + s.segment]), across(lambda t: world[t + s.segment]))
+        return Lesson(inputs, memory, of_batch, target, across(lambda t: rollout.values[t + s.segment]), beyond)
 
     def gradient_step(self, lesson: Lesson, lr: float) -> dict[str, float]:
         """One step of the optimiser; returns what is reported of it."""
@@ -437,13 +458,14 @@ class PQN:
         _, q, _ = self.network(single(self.params), self.stats, lesson.memory, lesson.inputs, train=True)
         q = q[0, self.s.burn_in :]
         values = [self.value(q[i], o.avail, o.world) for i, o in enumerate(lesson.outcomes)]
-        return np.stack(self.targets(lesson.outcomes, [*values[1:], lesson.after]))
+        after = self.value(q[-1], *lesson.beyond) if self.s.joint else lesson.after
+        return np.stack(self.targets(lesson.outcomes, [*values[1:], after]))
 
     def loss(self, params: Params, lesson: Lesson, target: Array) -> tuple[Array, float, Stats]:
         """½ (R − Q)², a mean over what counts, plus the ℓ2 terms: [P]. Also the mean Q, and the new statistics."""
         memory, inputs, outcomes = lesson.memory, lesson.inputs, lesson.outcomes
         _, q, stats = self.network(params, self.stats, memory, inputs, train=True)
-        q = q[:, self.s.burn_in :]
+        q = q[:, self.s.burn_in :][:, : self.s.segment]
         action, valid, world = (np.stack([getattr(o, name) for o in outcomes]) for name in ("action", "valid", "world"))
         chosen = np.take_along_axis(q, action[None, ..., None], axis=-1)[..., 0]  # [P, L, B, M]
         can_act = np.stack([o.avail.any(-1) for o in outcomes])

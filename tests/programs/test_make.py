@@ -10,6 +10,8 @@ from pqn.errors import ConfigError
 from pqn.programs.compiled import CompiledProgram
 from pqn.programs.make import make_program
 from pqn.programs.simulators.program import SimulatorProgram
+from pqn.programs.simulators.sharded import ShardedSimulatorProgram
+from pqn.programs.spread import placement
 
 
 def test_the_kind_of_the_environment_decides():
@@ -19,10 +21,13 @@ def test_the_kind_of_the_environment_decides():
     outside.close()
 
 
-def test_simulators_have_no_shards():
+def test_simulators_with_shards_have_a_program_of_their_own():
     config = tiny({"env.name": "gymnasium:CartPole-v1"}, shards=2)
-    with pytest.raises(ConfigError, match=r"shards is 2; gymnasium:CartPole-v1 runs outside of JAX"):
-        make_program(config, given("gymnasium:CartPole-v1", {}))
+    outside = make_program(config, given("gymnasium:CartPole-v1", {}))
+    assert isinstance(outside, ShardedSimulatorProgram)
+    sentence = "this run uses 1 of 4 devices, one in each process: its environments are outside of JAX"
+    assert placement(outside, 4) == sentence and placement(outside, 1) is None
+    outside.close()
 
 
 def test_a_buffer_on_the_host_has_no_shards():

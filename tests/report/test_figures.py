@@ -147,6 +147,35 @@ def test_nothing_is_clipped_in_a_grid(tmp_path: Path, monkeypatch: pytest.Monkey
     assert not texts_outside(draw, monkeypatch)
 
 
+@pytest.mark.parametrize("count", [1, 2, 4])
+@pytest.mark.parametrize("title", [None, "CartPole-v1"])
+def test_no_text_lies_on_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, title: str | None
+) -> None:
+    """Title, label of the axes, note and legend of a grid."""
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
+    shown: list[str] = []
+
+    def look(self: Figure, *args: object, **options: object) -> None:
+        self.canvas.draw()
+        ticks = {label for axes in self.axes for axis in (axes.xaxis, axes.yaxis) for label in axis.get_ticklabels()}
+        texts = [text for text in self.findobj(Text) if text.get_visible() and text.get_text() and text not in ticks]
+        shown.extend(text.get_text() for text in texts)
+        for i, one in enumerate(texts):
+            for other in texts[:i]:
+                a, b = one.get_window_extent(), other.get_window_extent()
+                wide, high = min(a.x1, b.x1) - max(a.x0, b.x0), min(a.y1, b.y1) - max(a.y0, b.y0)
+                assert wide < 1 or high < 1, f"{one.get_text()!r} lies on {other.get_text()!r}"
+
+    monkeypatch.setattr(Figure, "savefig", look)
+    runs = [(f"run {number}", STEPS, VALUES * number) for number in range(1, count + 1)]
+    note = figures.describe_curves(runs)
+    curve_grid({"loss": runs, "return": runs}, tmp_path / "a.png", title=title, note=note)
+    assert any(note in text for text in shown) and (count == 1 or "run 1" in shown)
+
+
 def test_the_test_of_clipping_sees_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "wrapped", lambda text, *_: text)
     monkeypatch.setattr(style, "ROUNDS", 0)

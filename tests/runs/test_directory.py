@@ -62,6 +62,11 @@ def test_open_says_what_is_missing(tmp_path: Path) -> None:
     for name, what in [("absent", "it does not exist"), ("file", "it is a file"), (".", "it has no config.json")]:
         with pytest.raises(RunError, match=f"is not a run directory: {what}$"):
             RunDir.open(tmp_path / name)
+    for name in ("b", "a"):  # as in the directory of a sweep
+        (tmp_path / "sweep" / name).mkdir(parents=True)
+        (tmp_path / "sweep" / name / "config.json").write_text("{}")
+    with pytest.raises(RunError, match=f"it has no config.json, but holds runs, such as {tmp_path / 'sweep' / 'a'}$"):
+        RunDir.open(tmp_path / "sweep")
 
 
 def test_a_file_in_the_way(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from opening import copy_of
 
 import pqn
 from pqn.cli.main import main
-from pqn.errors import PqnError, RunError
+from pqn.errors import ConfigError, PqnError, RunError
 from pqn.progress import Progress
 from pqn.runs.directory import RunDir
 from pqn.runs.metrics import curve, read_metrics
@@ -129,6 +129,9 @@ def test_a_table_has_a_line_for_each_row_and_seed(finished_run):
     line = metrics.lines("train")[1]
     assert line["loss"] == first["loss"][1] and line["epsilon"] == first["epsilon"] and line["lr"] == first["lr"]
     assert line["length"] == first["length_sum"][1] / first["episodes"][1] and line["episodes"] == first["episodes"][1]
+    for ask in (metrics.lines, metrics.columns, metrics.csv, metrics.frame):
+        with pytest.raises(ConfigError, match="kind is 'evl'; it must be one of train, eval, stability"):
+            ask("evl")
     assert "return_sum" not in line and "returns" not in metrics.columns()
     assert len(metrics.episodes()) == 3 * 2 * 4 and metrics.episodes()[-1]["episode"] == 3
 

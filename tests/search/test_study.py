@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 
 import pytest
 from conftest import tiny
@@ -80,6 +82,26 @@ def test_pruning_follows_the_learning_curve(tmp_path):
     assert never.report(never.ask(1, budget=9)[0], points[1], 0.0)
     search.prune(low, "below the median at update 4")
     assert states(search)[3] == "PRUNED" and "below the median" in search.write().read_text()
+
+
+def test_a_record_never_goes_back(tmp_path, monkeypatch):
+    """A worker that has read the trials must not write them over what another has written since."""
+    slow, fast = Search(tmp_path, BASE, SPACE), Search(tmp_path, BASE, SPACE)
+    (asked,) = fast.ask(1, budget=1)
+    read, writer = slow.trials, threading.Thread(target=fast.write)
+
+    def trials():
+        found = read()
+        fast.complete(asked, 7.0)
+        writer.start()  # it wants to write before the slow one does
+        writer.join(0.5)
+        return found
+
+    monkeypatch.setattr(slow, "trials", trials)
+    slow.write()
+    writer.join()
+    (row,) = json.loads((tmp_path / "trials.json").read_text())
+    assert (row["state"], row["value"]) == ("complete", 7.0)
 
 
 def test_another_search_in_the_same_place_is_refused(tmp_path):

@@ -14,9 +14,11 @@ from pathlib import Path
 import pytest
 from conftest import TINY
 
+from pqn.cli import options, tune
 from pqn.cli.main import main
 from pqn.cli.tune import command
 from pqn.presets import preset
+from pqn.search.together import train_together
 
 pytest.importorskip("optuna", reason="the extra `tune` is not installed")
 
@@ -62,6 +64,24 @@ def test_an_interrupted_search_goes_on_and_its_best_trial_is_reproduced(words, t
     assert main([*patient, "--seeds", "1"]) == 2 and "seeds is 1 in this search" in capsys.readouterr().err
 
 
+def test_two_workers_at_once_make_one_search(words, tmp_path):
+    """Together exactly as many trials as asked for, none twice and none lost; their values are those of runs alone."""
+    command = [sys.executable, "-m", "pqn", *words, "--trials", "6", "--together", "1", "--no-pruning", "--quiet"]
+    workers = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [worker.communicate(timeout=400) for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], said
+    search = tmp_path / "search"
+    trials = json.loads((search / "trials.json").read_text())
+    assert [(trial["number"], trial["state"]) for trial in trials] == [(number, "complete") for number in range(6)]
+    assert len({json.dumps(trial["options"]) for trial in trials}) == 6
+    journal = [json.loads(line) for line in (search / "journal.log").read_text().splitlines()]
+    signed = [entry["user_attr"]["worker"] for entry in journal if "worker" in entry.get("user_attr", {})]
+    assert len(signed) == 6 and len(set(signed)) == 2  # both had work
+    ours = options.apply(preset("cartpole"), tune._parser(preset("cartpole")).parse([*words[2:], "--trials", "1"]))
+    alone = train_together([ours.replace(trial["options"]) for trial in trials], lambda *_: True, lambda: None)
+    assert [ending.value for ending in alone] == [trial["value"] for trial in trials]
+
+
 def _asked(search: Path) -> bool:
     """Whether the worker has asked for its trials, and signed for them in the journal."""
     file = search / "journal.log"
@@ -91,7 +111,7 @@ def test_a_command_has_every_option_that_differs():
     config = preset("cartpole").replace(
         {"learner.lr": 0.1 + 0.2, "learner.lr_decay": False, "network.hidden": (), "env.kwargs": {"a": [1, "x y"]}}
     )
-    from pqn.cli import options, train
+    from pqn.cli import train
 
     words = shlex.split(command(config))
     assert words[:3] == ["pqn", "train", "cartpole"]

@@ -50,6 +50,10 @@ def test_a_learning_rate_that_fell_to_0_falls_over_the_longer_run():
         "training on to 2,560 steps (planned were 640), with ε 0.2; the learning rate, which had fallen to 0, is 0.075 "
         "now and falls to 0 at the new end"
     )
+    assert describe(before, after, 10, explores=False) == (
+        "training on to 2,560 steps (planned were 640); the learning rate, which had fallen to 0, is 0.075 now and "
+        "falls to 0 at the new end"
+    )
 
 
 @pytest.mark.parametrize(
@@ -106,6 +110,14 @@ def test_it_trains_as_if_it_had_been_planned_with_these_schedules(longer, tmp_pa
     same_learner(run, planned.run)
     rows = [row for row in read_metrics(run / "metrics.jsonl") if row["kind"] == "train"]
     assert rows[-1]["update"] == 10 and all(row["lr"] == 1e-4 for row in rows)
+
+
+def test_an_algorithm_without_exploration_is_told_nothing_about_it(tmp_path):
+    config = tiny({"eval.count": 0, "network.norm": "none", "learner.lr_decay": False}, algorithm="ppo", total_steps=64)
+    pqn.train(config, out=tmp_path / "run", progress=QUIET)
+    listening = Listening()
+    pqn.resume(tmp_path / "run", total_steps=128, progress=listening)
+    assert "training on to 128 steps (planned were 64), with the learning rate 0.0001" in listening.said
 
 
 def test_the_run_records_its_history(longer):

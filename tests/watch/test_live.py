@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import pqn
 from pqn.cli.main import main
+from pqn.report.html.gather import read_runs
 from pqn.runs.directory import RunDir
 from pqn.watch import live
 
@@ -26,6 +28,7 @@ def rewind(run: Path, rows: int) -> list[str]:
     lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
     (run / "metrics.jsonl").write_text("".join(lines[:rows]))
     (run / "summary.json").unlink()
+    shutil.rmtree(run / "checkpoints")
     return lines[rows:]
 
 
@@ -46,6 +49,19 @@ def test_a_run_that_nobody_trains_is_stopped(run, capsys):
     assert main(["watch", str(run)]) == 0
     said = capsys.readouterr().out
     assert "stopped" in said and f"continue it: pqn resume {run}" in said
+
+
+def test_a_checkpoint_may_be_newer_than_the_last_row(run, capsys):
+    """As after Ctrl-C: rows are a hundredth of the run apart."""
+    rewind(run, 1)
+    for update in (3, 7):
+        (run / "checkpoints" / f"step-{update:012d}").mkdir(parents=True)
+    (run / "checkpoints" / ".tmp-9").mkdir()
+    assert main(["watch", str(run), "--once"]) == 0
+    assert "70 %  448 of 640 steps" in capsys.readouterr().out
+    [listed] = pqn.runs(run)
+    assert (listed.steps, listed.status) == (448, "stopped")
+    assert read_runs([run], print)[0].steps == 448
 
 
 def test_a_line_that_is_being_written_is_left_out(run):

@@ -110,9 +110,7 @@ class Progress(NamedTuple):
 class Work(NamedTuple):
     """What is to be learned from one rollout: K gradient steps."""
 
-    segments: (
-        PyTree  # `Segments`, or what another algorithm's minibatches are made of: [L, S, ...] and a carry [S, ...]
-    )
+    segments: PyTree  # `Segments`, or what others make minibatches of: [L, S, ...] and a carry [S, ...]
     orders: Array  # [K, B] the segments of each minibatch
     steps: Array  # [K] float32, gradient steps since the start of the run: an int32 would overflow in long ones
     metrics: Metrics  # what is known before the first gradient step

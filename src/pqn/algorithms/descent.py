@@ -15,6 +15,7 @@ from pqn.algorithms.packing import Packed, pack
 from pqn.algorithms.segments import Segments, pick
 from pqn.config import Config
 from pqn.device import unroll
+from pqn.errors import ConfigError
 from pqn.loops import repeated
 from pqn.types import Array, EnvSpec, Policy, PyTree, Rollout
 
@@ -44,8 +45,21 @@ class Descent(abc.ABC):
     ) -> tuple[Array, tuple[PyTree, Metrics]]:
         """The loss of a minibatch, new running statistics, and metrics; `fixed` is that of `Work`."""
 
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        """What `learner.batch_statistics` may be, beside `default`."""
+        return ()
+
     def check(self) -> None:
         self.actor.check()
+        chosen = self.config.learner.batch_statistics
+        if chosen not in ("default", *self.statistics):
+            targets = {"joint": "minibatch", "separate": "rollout"}[chosen]
+            raise ConfigError(
+                f"learner.batch_statistics {chosen} is for algorithms that value successors in a gradient step: dqn, "
+                f"pqn-replay, or pqn with learner.targets {targets}; here it is {self.config.algorithm} with "
+                f"learner.targets {self.config.learner.targets}; leave it out"
+            )
 
     @property
     def optimizer(self) -> optax.GradientTransformation:

@@ -26,6 +26,10 @@ class PQN(OnPolicy):
     def actor(self) -> QActor:
         return QActor(self.config, self.spec)
 
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        return ("joint",) if self.config.learner.targets == "minibatch" else ("separate",)
+
     def segments(self, rollout: Rollout, hyper: Hyper) -> tuple[Segments, Metrics]:
         """λ-returns of the whole rollout, from the values the network acted on, and the pieces to learn from."""
         next_values = jnp.concatenate([rollout.value[1:], rollout.last_value[None]])
@@ -43,10 +47,11 @@ class PQN(OnPolicy):
         (_, q), mutated = self.actor.network.apply(
             {"params": params, "batch_stats": stats}, batch.carry, batch.inputs, train=True, mutable=["batch_stats"]
         )
-        q = q[self.config.learner.burn_in :]
+        whole, q_whole = batch, q[self.config.learner.burn_in :]
+        batch, q = (batch.head(), q_whole[:-1]) if self.config.joint_statistics else (batch, q_whole)
         chosen = self.actor.mix(params, taken(q, batch), batch.world)  # [L, B]
         fresh = self.config.learner.targets == "minibatch"
-        target = self.fresh_targets(params, q, batch, hyper) if fresh else batch.target
+        target = self.fresh_targets(params, q_whole, whole, hyper) if fresh else batch.target
         counts = counted(batch, chosen)
         penalty = l2_penalty(self.config.learner, params, hyper)
 
@@ -62,7 +67,8 @@ class PQN(OnPolicy):
     def fresh_targets(self, params: PyTree, q: Array, batch: Segments, hyper: Hyper) -> Array:
         """λ-returns [L, B] from the present network's own values of the segment; constants for the gradient."""
         values = jax.lax.stop_gradient(self.actor.joint_value(params, q, batch.avail, batch.world))
-        next_values = jnp.concatenate([values[1:], batch.after])
+        # With joint statistics, `values` has what follows the segment as well.
+        next_values = values[1:] if self.config.joint_statistics else jnp.concatenate([values[1:], batch.after])
         return lambda_returns(batch.reward, batch.discount, next_values, hyper.lam)
 
 

@@ -74,6 +74,10 @@ class Replay(Descent):
     def actor(self) -> QActor:
         return QActor(self.config, self.spec)
 
+    @property
+    def statistics(self) -> tuple[str, ...]:
+        return ("joint", "separate")
+
     @abc.abstractmethod
     def values(self, params: PyTree, q: Array, batch: Sequences, fixed: PyTree) -> Array:
         """V of each step [L + n, B], joint over agents, from the network's own Q-values [L + n, B, M, A] or others."""
@@ -194,11 +198,13 @@ class Replay(Descent):
     ) -> tuple[Array, tuple[PyTree, Metrics]]:
         """The error of Q(s_t, a_t) against the targets, which are constants, averaged over the minibatch."""
         # One pass over states and their successors, so that both have the same batch statistics (as in CrossQ).
+        joint, variables = self.config.joint_statistics, {"params": params, "batch_stats": stats}
         (_, q), mutated = self.actor.network.apply(
-            {"params": params, "batch_stats": stats}, batch.carry, batch.inputs, train=True, mutable=["batch_stats"]
+            variables, batch.carry, batch.inputs if joint else self.learned(batch), train=True, mutable=["batch_stats"]
         )
         q = q[self.config.learner.burn_in :]
-        values = jax.lax.stop_gradient(self.values(params, q, batch, fixed))
+        says = q if joint else self.acting(variables, batch)
+        values = jax.lax.stop_gradient(self.values(params, says, batch, fixed))
         # Where the successor is unknown, a return ends with the value of the step itself.
         rewards = jnp.where(batch.usable, batch.reward, values)
         discounts = jnp.where(batch.usable & ~batch.ended, hyper.gamma, 0.0)
@@ -209,6 +215,16 @@ class Replay(Descent):
         loss = mean(self.error(target - chosen), counts) + l2_penalty(self.config.learner, params, hyper)
         metrics = {"loss": loss, "q": mean(chosen, counts), "target": mean(target, counts)}
         return loss, (mutated.get("batch_stats", {}), jax.lax.stop_gradient(metrics))
+
+    def learned(self, batch: Sequences) -> Inputs:
+        """The inputs of the steps with a loss, and of those before them."""
+        steps = self.config.learner.burn_in + self.config.segment_length
+        return jax.tree.map(lambda x: x[:steps], batch.inputs)
+
+    def acting(self, variables: PyTree, batch: Sequences) -> Array:
+        """Q-values [L + n, B, M, A] as the network would act on them: with running statistics."""
+        out: PyTree = self.actor.network.apply(variables, batch.carry, batch.inputs)
+        return out[1][self.config.learner.burn_in :]
 
     def finish(
         self, state: LearnerState, progress: Progress, work: Work, metrics: Metrics

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from pqn.arrays import expand
-from pqn.types import Array, Inputs, PyTree, Rollout
+from pqn.types import Array, Inputs, PyTree, Rollout, Seen
 
 
 class Segments(NamedTuple):
@@ -20,7 +20,7 @@ class Segments(NamedTuple):
 
     inputs: Inputs  # [W + L, S, M, ...] the W steps before the piece only refresh the memory
     avail: Array | None  # [L, S, M, A]
-    world: Array | None  # [L, S, W]
+    world: Array | None  # [L, S, W]; these three are a step longer where `Rollout.last_seen` is kept
     action: Array  # [L, S, M]
     reward: Array  # [L, S]
     discount: Array  # [L, S]
@@ -29,6 +29,11 @@ class Segments(NamedTuple):
     carry: PyTree  # [S, M, ...] recurrent state before the first of the inputs
     valid: Array | None = None  # [L, S] bool; the loss leaves the other steps out. None: all are transitions
     extra: PyTree = ()  # [L, S, ...] see `Note.extra`
+
+    def head(self) -> Segments:
+        """The steps with a loss, without those that only are successors."""
+        avail, world = jax.tree.map(lambda x: x[: len(self.action)], (self.avail, self.world))
+        return self._replace(avail=avail, world=world)
 
 
 def segmented(rollout: Rollout, targets: Array, next_values: Array, length: int) -> Segments:
@@ -46,10 +51,15 @@ def segmented(rollout: Rollout, targets: Array, next_values: Array, length: int)
         reach = len(window) + length
         return jnp.concatenate([line[start : start + reach] for start in range(0, len(x), length)], axis=1)
 
+    def and_after(piece: Array, x: Array, last: Array) -> Array:  # ..., [T, N, ...], [N, ...] -> one step longer
+        return jnp.concatenate([piece, fold(jnp.concatenate([x[1:], last[None]]))[-1:]])
+
+    masks_and_worlds = jax.tree.map(fold, (rollout.avail, rollout.world))
+    seen: PyTree = Seen(jax.tree.map(fold_with_window, rollout.window, rollout.inputs), *masks_and_worlds)
+    if rollout.last_seen is not None:
+        seen = jax.tree.map(and_after, seen, Seen(rollout.inputs, rollout.avail, rollout.world), rollout.last_seen)
     return Segments(
-        inputs=jax.tree.map(fold_with_window, rollout.window, rollout.inputs),
-        avail=jax.tree.map(fold, rollout.avail),
-        world=jax.tree.map(fold, rollout.world),
+        *seen,
         action=fold(rollout.action),
         reward=fold(rollout.reward),
         discount=fold(rollout.discount),

@@ -67,7 +67,7 @@ def _parser() -> options.Parser:
     parser.add_argument("--epsilon", type=epsilon, default=0.0, metavar="X", help="exploration (default: 0)")
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="of the episodes (default: 0)")
     parser.add_argument("--env", metavar="NAME", help="play in this environment (default: where the run was trained)")
-    parser.add_argument("--network", metavar="NAME", help="module:function, for a run with a network of your own")
+    options.add_network(parser)
     options.add_checkpoint(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of words")
     return parser

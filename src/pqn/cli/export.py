@@ -17,6 +17,7 @@ def run(argv: list[str]) -> int:
     parser.add_argument("run", type=options.path, metavar="RUN", help="a run directory")
     add_format(parser)
     parser.add_argument("-o", "--out", type=options.path, metavar="DIR", help="a folder (default: RUN/export)")
+    options.add_network(parser)
     options.add_checkpoint(parser)
     given = parser.parse(argv)
 
@@ -29,7 +30,13 @@ def run(argv: list[str]) -> int:
 
     with Progress().working("exporting …"):
         exported = export_run(
-            given.run, given.format, given.out, given.train_seed, checkpoint=given.checkpoint, warn=options.warn
+            given.run,
+            given.format,
+            given.out,
+            given.train_seed,
+            network=given.network,
+            checkpoint=given.checkpoint,
+            warn=options.warn,
         )
     for written in exported.written.values():
         told = "" if written.difference is None else f"   differs from JAX by at most {written.difference:.1e}"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pqn.cli import options
 from pqn.runs.directory import RunDir
-from pqn.runs.tidy import Metrics
-
-KINDS = ("train", "eval", "stability")
+from pqn.runs.tidy import KINDS, Metrics
 
 
 def run(argv: list[str]) -> int:

@@ -293,6 +293,11 @@ def which_checkpoint(text: str) -> Literal["last", "best"] | int:
         raise argparse.ArgumentTypeError(f"{text!r} is neither last, best nor a number of steps") from None
 
 
+def add_network(parser: Parser) -> None:
+    """The option that gives a run its network again, where that is the user's own."""
+    parser.add_argument("--network", metavar="NAME", help="module:function, for a run with a network of your own")
+
+
 def add_checkpoint(parser: Parser) -> None:
     """The option that says which checkpoint of a run is meant."""
     parser.add_argument(

@@ -19,6 +19,8 @@ def run(argv: list[str]) -> int:
         "--video", type=options.path, metavar="FILE", help="to add (default: what `pqn video RUN` left in the run)"
     )
     parser.add_argument("--private", action="store_true", help="make a new repository private")
+    options.add_network(parser)
+    options.add_checkpoint(parser)
     given = parser.parse(argv)
 
     from pqn.runs.directory import RunDir
@@ -34,6 +36,8 @@ def run(argv: list[str]) -> int:
             given.repository,
             given.format,
             given.train_seed,
+            network=given.network,
+            checkpoint=given.checkpoint,
             video=given.video,
             private=given.private,
             warn=options.warn,

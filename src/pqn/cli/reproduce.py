@@ -6,7 +6,7 @@ import argparse
 import math
 from pathlib import Path
 
-from pqn.cli import options
+from pqn.cli import cluster, options
 from pqn.errors import ConfigError, PqnError
 from pqn.experiments.paper import EXPERIMENTS, Arm, estimate, experiment, find_arms
 
@@ -18,6 +18,7 @@ Runs the arms of an experiment of the paper and writes a result for each:
   pqn reproduce minatar --dry-run                   the commands and the estimated time
   pqn reproduce minatar --share 0.1 --seeds 3 --out DIR
   pqn reproduce minatar --minutes 25 --out DIR      as much as fits; the next call goes on where this one stopped
+  pqn reproduce minatar --ray --out DIR             arms as tasks of a Ray cluster; --jobs N: N processes here
   pqn reproduce --report --out DIR                  pages, tables and figures from all results
   pqn reproduce smoke --out DIR                     everything, tiny: shows that it works
 
@@ -27,6 +28,7 @@ or on another machine that has DIR, to go on."""
 
 def run(argv: list[str]) -> int:
     given = _parser().parse(argv)
+    cluster.placement(given)  # contradictions are told before anything else
     out = Path(given.out)
     if given.list:
         return _list(out)
@@ -75,6 +77,7 @@ def _parser() -> options.Parser:
         help="other pages with generated parts (default: README.md and docs/*.md)",
     )  # fmt: skip
     parser.add_argument("--quiet", action="store_true", help="no progress, only what became of the arms")
+    cluster.add_placement(parser)
     return parser
 
 
@@ -147,7 +150,7 @@ def _run(arms: list[Arm], given: argparse.Namespace, out: Path) -> int:
     check_writable(given.out)
     outcomes = run_arms(
         arms, given.share, given.seeds, out, minutes=given.minutes, again=given.again, gigabytes=given.memory,
-        progress=Progress(quiet=given.quiet),
+        placement=cluster.placement(given), progress=Progress(quiet=given.quiet),
     )  # fmt: skip
     return _tell(outcomes)
 
@@ -171,7 +174,7 @@ def _smoke(given: argparse.Namespace, out: Path) -> int:
     check_writable(given.out)
     outcomes = campaign.run_arms(
         plan.run, 1.0, given.seeds or smoke.SEEDS, out, minutes=given.minutes, again=given.again,
-        overrides=smoke.overrides, progress=Progress(quiet=True),
+        overrides=smoke.overrides, placement=cluster.placement(given), progress=Progress(quiet=True),
     )  # fmt: skip
     status = _tell(outcomes)
     print(f"{len(plan.represented)} more arms compile nearly the same programs; their configurations are valid")

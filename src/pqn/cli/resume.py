@@ -18,7 +18,7 @@ def run(argv: list[str]) -> int:
     )
     parser.add_argument("run", type=options.path, metavar="RUN", help="a run directory")
     parser.add_argument("--env", metavar="NAME", help="module:function, for a run that was trained in code of your own")
-    parser.add_argument("--network", metavar="NAME", help="module:function, for a run with a network of your own")
+    options.add_network(parser)
     total = options.within(hints(Config)["total_steps"])
     parser.add_argument("--total-steps", type=total, metavar="N", help="train on to N environment steps per seed")
     stopping.add(parser)

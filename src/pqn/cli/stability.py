@@ -24,7 +24,7 @@ def run(argv: list[str]) -> int:
         "--iterations", type=few, default=40, metavar="N", help="of Lanczos; more are sharper (default: 40)"
     )
     parser.add_argument("--env", metavar="NAME", help="module:function, for a run that was trained in code of your own")
-    parser.add_argument("--network", metavar="NAME", help="module:function, for a run with a network of your own")
+    options.add_network(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of words")
     given = parser.parse(argv)
 

@@ -35,6 +35,7 @@ def run(argv: list[str]) -> int:
     parser.add_argument("--fps", type=fps, metavar="N", help="steps a second (default: what suits the environment)")
     parser.add_argument("--max-steps", type=some, metavar="N", help="cut longer episodes (default: 2000 at most)")
     parser.add_argument("--env", metavar="NAME", help="play in this environment (default: where the run was trained)")
+    options.add_network(parser)
     options.add_checkpoint(parser)
     given = parser.parse(argv)
 
@@ -50,7 +51,13 @@ def run(argv: list[str]) -> int:
     )  # fmt: skip
     with Progress().working("filming …"):
         film: Film = make_film(
-            given.run, given.out, wanted, env=given.env, checkpoint=given.checkpoint, warn=options.warn
+            given.run,
+            given.out,
+            wanted,
+            env=given.env,
+            network=given.network,
+            checkpoint=given.checkpoint,
+            warn=options.warn,
         )
     if film.text is not None:
         print(film.text)

@@ -152,8 +152,8 @@ class Envelope:
 def write(out: Path, envelope: Envelope) -> Path:
     """Writes a result to its place under `out`; an existing file is never replaced.
 
-    The runs behind a result name it: where they have a result already, because the process ended right after writing
-    it, that one is returned.
+    The runs behind a result and their length name it: where they have a result already, because the process ended right
+    after writing it, that one is returned.
 
     Raises:
       RunError: nothing can be written there.
@@ -161,7 +161,7 @@ def write(out: Path, envelope: Envelope) -> Path:
     envelope.check()
     folder = out / envelope.experiment / envelope.arm
     for path, found in read_arm(out, envelope.experiment, envelope.arm):
-        if isinstance(found, Envelope) and envelope.runs and found.runs == envelope.runs:
+        if isinstance(found, Envelope) and found.runs and (found.runs, found.steps) == (envelope.runs, envelope.steps):
             return path
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -203,7 +203,8 @@ def read(path: Path) -> Envelope:
 def read_arm(out: Path, experiment: str, arm: str) -> Iterator[tuple[Path, Envelope | RunError]]:
     """The results of an arm with their files, oldest name first; in place of a damaged one, what is wrong with it."""
     folder = out / experiment / arm
-    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+    # By stem: the second result of a minute is called "…-2.json", which would come before "….json".
+    for path in sorted(folder.glob("*.json"), key=lambda path: path.stem) if folder.is_dir() else ():
         try:
             found = read(path)
             if (found.experiment, found.arm) != (experiment, arm):

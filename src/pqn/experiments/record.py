@@ -14,6 +14,8 @@ from pqn.errors import RunError, reason
 from pqn.runs import files, provenance
 from pqn.runs.metrics import to_json
 
+CALLS = "calls.jsonl"  # a line for each process that worked on a run or an attempt
+
 
 @dataclasses.dataclass(frozen=True)
 class Call:

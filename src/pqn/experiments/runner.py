@@ -12,16 +12,17 @@ import dataclasses
 import json
 import os
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pqn.config import Config
 from pqn.errors import ConfigError, PqnError, RunError, reason
-from pqn.experiments import envelope, from_runs
+from pqn.experiments import envelope, from_runs, longer
 from pqn.experiments.deadline import Deadline
 from pqn.experiments.envelope import Envelope
 from pqn.experiments.paper import Arm, experiment
-from pqn.experiments.record import Call, now, write_json
+from pqn.experiments.record import CALLS, Call, now, write_json
+from pqn.fleet.arms import Left
 from pqn.progress import Progress
 from pqn.runs import files
 from pqn.runs.begun import begun
@@ -29,11 +30,11 @@ from pqn.runs.directory import SUMMARY
 from pqn.runs.metrics import to_json
 
 RUNS = "runs"
-CALLS, DONE, FAILED = "calls.jsonl", "done", "failed.json"
+DONE, FAILED = "done", "failed.json"
 USABLE = 0.85  # of a device's memory
 
 
-class TimeIsUp(PqnError):
+class TimeIsUp(Left):
     """The deadline came before the arm was finished; what was done is saved."""
 
 
@@ -106,12 +107,17 @@ def command(arm: Arm, share: float = 1.0, seeds: int | None = None) -> str:
 
 def finished(arm: Arm, share: float, seeds: int, out: Path) -> Path | None:
     """The newest complete result of this share, or of a larger one, with as many seeds."""
-    found = [
+    found = complete(arm, share, seeds, out)
+    return found[-1] if found else None
+
+
+def complete(arm: Arm, share: float, seeds: int, out: Path) -> list[Path]:
+    """All complete results of this share, or of a larger one, with as many seeds."""
+    return [
         path
         for path, result in envelope.read_arm(out, arm.experiment, arm.name)
         if isinstance(result, Envelope) and result.complete and result.share >= share and len(result.seeds) >= seeds
     ]
-    return found[-1] if found else None
 
 
 def unfinished(arm: Arm, share: float, seeds: int, out: Path) -> Path | None:
@@ -148,9 +154,9 @@ def _note_call(attempt: Path, call: Call) -> None:
 
 
 def calls(attempt: Path) -> list[Call]:
-    """The processes that worked on an attempt."""
-    lines = (attempt / CALLS).read_text().splitlines()
-    return [Call(**json.loads(line)) for line in lines]
+    """The processes that worked on an attempt, and on the smaller shares that its runs go on from."""
+    lines = [line for path in (*sorted(attempt.glob(f"*/{CALLS}")), attempt / CALLS) for line in path.open()]
+    return [Call(**json.loads(line)) for line in dict.fromkeys(lines)]
 
 
 def note_failure(arm: Arm, share: float, seeds: int, out: Path, error: BaseException) -> None:
@@ -182,7 +188,8 @@ def _work(
     if arm.program != "training":
         return _computed(arm, share, seeds, attempt, line, overrides, progress)
     config = arm.config(seeds, share).replace(overrides)
-    paths = [_train(part, attempt, progress) for part in batches(config, arm, gigabytes)]
+    done = [path for path in _folder(arm, attempt.parents[3]).glob("share-*") if files.is_file(path / DONE)]
+    paths = [_train(part, attempt, done, progress) for part in batches(config, arm, gigabytes)]
     result = from_runs.envelope_of(arm, paths, share, calls(attempt), line)
     return dataclasses.replace(result, notes=_told(overrides))
 
@@ -205,17 +212,22 @@ def device_gigabytes() -> float | None:
     return None if limit is None else limit / 1e9
 
 
-def _train(config: Config, attempt: Path, progress: Progress) -> Path:
-    """Trains one batch of seeds, or goes on with it."""
+def _train(config: Config, attempt: Path, finished: Sequence[Path], progress: Progress) -> Path:
+    """Trains one batch of seeds, or goes on with it: from where it stopped, or from the end of a smaller share."""
     from pqn.training import resume, train
 
     last = config.seed + config.seeds - 1
     path = attempt / (f"seed-{last}" if config.seeds == 1 else f"seeds-{config.seed}-{last}")
-    known = begun(path, config, "this experiment", progress.warn)
-    if known and files.is_file(path / SUMMARY):
+    if not files.kind_of(path):
+        shorter = longer.copy_beginning(config, path, finished)
+        if shorter is not None:
+            progress.note(f"{path.name} goes on from the end of {shorter.name}")
+    planned = longer.as_begun(config, path)
+    known = begun(path, planned, "this experiment", progress.warn)
+    if known and files.is_file(path / SUMMARY) and planned.total_steps == config.total_steps:
         return path
     if known:
-        resume(path, env=config.env.name, progress=progress)
+        resume(path, total_steps=config.total_steps, env=config.env.name, progress=progress)
     else:
         train(config, out=path, progress=progress)
     return path

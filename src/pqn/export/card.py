@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pqn.config import Config
+from pqn.config import OWN_NETWORK, Config
+from pqn.envs.registry import GIVEN_IN_PYTHON
 from pqn.export.formats import Written
 from pqn.export.model import Model, Tensor
 from pqn.presets import PRESETS, preset
@@ -48,7 +49,7 @@ print(action, scores)''',
     "safetensors": '''import numpy as np
 from pqn.export.loading import load_exported  # or read the parameters by name: safetensors.numpy.load_file
 
-agent = load_exported(".")
+agent = load_exported("."{network})
 print(agent.act({obs}))''',
 }  # fmt: skip
 
@@ -75,7 +76,7 @@ def write_card(subject: Subject) -> str:
                 "task": f"`{task}`" + (f" with `{to_json(config.env.kwargs)}`" if config.env.kwargs else ""),
                 "algorithm": algorithm,
                 "trained for": f"{human(trained.step)} environment steps",
-                "seeds of the run": f"{config.seed} to {config.seed + config.seeds - 1}",
+                "seeds of the run": _seeds(config),
                 "seed of this agent": str(subject.seed),
                 "network": _network(config),
                 "preset": f"`{config.preset}`",
@@ -131,8 +132,8 @@ def _header(subject: Subject, name: str) -> str:
 
 
 def _returns(subject: Subject) -> tuple[float | None, float, int]:
-    """Mean and deviation of this agent's returns in the last evaluation, and of how many episodes; None without one."""
-    returns = subject.trained.eval_returns
+    """Mean and deviation of this agent's greedy returns, and of how many episodes; None where it was not evaluated."""
+    returns = subject.trained.own_returns
     if returns is None:
         return None, 0.0, 0
     own = returns[subject.seed - subject.trained.config.seed]
@@ -142,13 +143,22 @@ def _returns(subject: Subject) -> tuple[float | None, float, int]:
 
 def _evaluation(subject: Subject) -> str:
     mean, std, episodes = _returns(subject)
-    if mean is None or subject.trained.eval_returns is None:
+    returns = subject.trained.own_returns
+    if mean is None or returns is None:
         return "The run has no evaluation of this agent that ended."
-    told = f"Greedy return {mean:.2f} ± {std:.2f} (mean and deviation of {episodes} episodes)."
-    seeds = means(subject.trained.eval_returns)
+    counted = "one episode" if episodes == 1 else f"mean and deviation of {episodes} episodes"
+    told = f"Greedy return {mean:.2f} ± {std:.2f} ({counted})."
+    unfinished = returns.shape[1] - episodes
+    if unfinished:
+        told += f" No number includes {unfinished} more, which did not end."
+    seeds = means(returns)
     if len(seeds) > 1:
         told += f" Means of all {len(seeds)} seeds: {', '.join(f'{value:.2f}' for value in seeds)}."
     return told
+
+
+def _seeds(config: Config) -> str:
+    return str(config.seed) if config.seeds == 1 else f"{config.seed} to {config.seed + config.seeds - 1}"
 
 
 def _network(config: Config) -> str:
@@ -172,8 +182,16 @@ def _tensors(kind: str, tensors: Sequence[Tensor], names: Sequence[str]) -> str:
 
 def _how_to_load(model: Model, name: str) -> str:
     arrays = [f'    "{x.name}": {_zeros(x, x.name in ("first", "avail"))},' for x in model.inputs]
-    code = HOW_TO_LOAD[name].format(arrays="\n".join(arrays), obs=_zeros(model.inputs[0], False))
+    code = HOW_TO_LOAD[name].format(arrays="\n".join(arrays), obs=_zeros(model.inputs[0], False), network=_given(model))
     return f"```python\n{code}\n```"
+
+
+def _given(model: Model) -> str:
+    """The argument that gives a network of the user again."""
+    name = model.config.network.module
+    if name == OWN_NETWORK:
+        return ""
+    return f", network={'make_network' if name.startswith(f'{GIVEN_IN_PYTHON}:') else repr(str(name))}"
 
 
 def _zeros(tensor: Tensor, ones: bool) -> str:

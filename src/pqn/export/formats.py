@@ -44,7 +44,13 @@ def write_stablehlo(model: Model, folder: Path) -> Written:
     """`jax.export`'s serialised function, for a batch of any size, on any of `PLATFORMS`."""
     _require("flatbuffers")
     (batch,) = jax_export.symbolic_shape("batch")
-    exported = jax_export.export(jax.jit(model), platforms=PLATFORMS)(*(x.spec(batch) for x in model.inputs))
+    try:
+        exported = jax_export.export(jax.jit(model), platforms=PLATFORMS)(*(x.spec(batch) for x in model.inputs))
+    except Exception as error:  # of a network of one's own, which may compute with the size of its batch
+        raise RunError(
+            f"this network cannot be written as StableHLO for a batch of any size ({_first_line(error)}); "
+            "try --format safetensors"
+        ) from error
     data = bytes(exported.serialize())
     again = jax_export.deserialize(bytearray(data))
     return _checked(model, folder / "agent.stablehlo", data, lambda inputs: jax.device_get(again.call(*inputs)))

@@ -10,10 +10,12 @@ import jax.numpy as jnp
 import safetensors
 import safetensors.numpy
 
+from pqn.agent import Agent
 from pqn.algorithms import make_algorithm
+from pqn.config import OWN_NETWORK
 from pqn.errors import CheckpointError, RunError
 from pqn.export.run import DESCRIPTION
-from pqn.play import Agent
+from pqn.networks import given
 from pqn.runs import files
 from pqn.runs.configs import read_config
 from pqn.runs.identity import spec_from_dict
@@ -22,11 +24,15 @@ from pqn.runs.state_tree import name_of
 MOST_BYTES = 2**34  # of parameters
 
 
-def load_exported(folder: str | os.PathLike[str]) -> Agent:
+def load_exported(folder: str | os.PathLike[str], network: object = None) -> Agent:
     """The agent of `pqn export --format safetensors`. Like a run, a folder is data: nothing in it is executed.
 
+    Args:
+      folder: what was exported.
+      network: the network, where the agent was trained with one of your own; see `pqn.train`.
+
     Raises:
-      RunError: a file is missing or damaged.
+      RunError: a file is missing or damaged, or the network must be given.
       CheckpointError: the parameters are those of another network.
     """
     description, parameters = Path(folder) / DESCRIPTION, Path(folder) / "agent.safetensors"
@@ -41,7 +47,9 @@ def load_exported(folder: str | os.PathLike[str]) -> Agent:
         raise RunError(f"{folder} has no agent.safetensors: export with --format safetensors") from error
     except (ValueError, safetensors.SafetensorError) as error:
         raise RunError(f"{folder} is no exported agent: {error}") from error
-    actor = make_algorithm(config, spec).actor
+    if network is None and config.network.module != OWN_NETWORK:
+        raise RunError(f"{folder} is an agent with a network of the user ({config.network.module}): give network=…")
+    actor = make_algorithm(given.of_run(config, network, "pqn eval RUN"), spec).actor
     like = jax.eval_shape(actor.init, jax.random.key(0))
     entries, structure = jax.tree_util.tree_flatten_with_path(like)
     wanted = {name_of(path): leaf for path, leaf in entries}

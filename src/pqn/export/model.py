@@ -18,7 +18,6 @@ from pqn.algorithms import make_algorithm
 from pqn.algorithms.base import Actor
 from pqn.config import Config
 from pqn.exploration import masked
-from pqn.runs.opened import Trained
 from pqn.types import Array, EnvSpec, Inputs, Policy
 
 MEMORY = "memory_"  # and its number: the inputs and outputs that hold recurrent state
@@ -80,13 +79,16 @@ class Model:
         return [
             action,
             Tensor("scores", (*agents, actions), np.dtype(np.float32), f"{self._actor.scores_are} of the actions"),
-            *self.memory,
+            # A graph cannot call an input and an output the same.
+            *(
+                dataclasses.replace(tensor, name=f"{tensor.name}_after", meaning="memory, an input of the next call")
+                for tensor in self.memory
+            ),
         ]
 
     @property
     def output_names(self) -> list[str]:
-        """Names of the outputs; a graph cannot call an input and an output the same."""
-        return [f"{tensor.name}_after" if tensor in self.memory else tensor.name for tensor in self.outputs]
+        return [tensor.name for tensor in self.outputs]
 
     def __call__(self, *arrays: Array) -> tuple[Array, ...]:
         """The outputs for inputs with a batch axis."""
@@ -108,12 +110,6 @@ class Model:
 
     def _with_agents(self, array: Array) -> Array:
         return array if self._agents else array[:, None]
-
-
-def model_of(trained: Trained, index: int) -> Model:
-    """The model of one of the run's seeds, `index` from 0."""
-    _, policies = trained.actor()
-    return Model(trained.config, trained.spec, jax.tree.map(lambda x: x[index], policies))
 
 
 def example(tensors: Sequence[Tensor], batch: int, num_actions: int, seed: int = 0) -> list[np.ndarray]:

@@ -7,10 +7,12 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import jax
+
 from pqn.errors import ConfigError, RunError, reason, suggest
 from pqn.export.card import MARK, Subject, write_card
 from pqn.export.formats import FORMATS, Written
-from pqn.export.model import Model, Tensor, model_of
+from pqn.export.model import Model, Tensor
 from pqn.runs import files
 from pqn.runs.identity import spec_to_dict
 from pqn.runs.json_text import to_json
@@ -40,6 +42,7 @@ def export_run(
     out: str | os.PathLike[str] | None = None,
     train_seed: int | None = None,
     *,
+    network: object = None,
     checkpoint: Which = "last",
     warn: Callable[[str], None] | None = None,
 ) -> Exported:
@@ -50,12 +53,15 @@ def export_run(
       formats: some of "onnx", "stablehlo" and "safetensors".
       out: the folder; by default `export` in the run directory.
       train_seed: which of the run's seeds; None is the first.
+      network: the network, where the run was trained with one of your own; see `pqn.train`.
       checkpoint: which one; see `pqn.load`.
       warn: told what the user should know, in a sentence; by default a Python warning.
 
     Raises:
       PqnError: with a sentence: not a run, no such checkpoint, a missing package, or a file that cannot be written.
     """
+    if not formats:
+        raise ConfigError(f"no format is named; it must be one of {', '.join(FORMATS)}")
     for name in formats:
         if name not in FORMATS:
             raise ConfigError(
@@ -69,7 +75,8 @@ def export_run(
         raise RunError(f"{run} trained seeds {first} to {first + count - 1}, not {train_seed}")
     folder = opened.path / DEFAULT_FOLDER if out is None else Path(out)
     _refuse_other_readme(folder)
-    model = model_of(trained, seed - first)
+    actor, policies = opened.actor(trained, network, "export")
+    model = Model(actor.config, trained.spec, jax.tree.map(lambda x: x[seed - first], policies))
     written = {name: FORMATS[name](model, folder) for name in formats}
     card = write_card(Subject(opened, trained, model, seed, written))
     _write(folder / DESCRIPTION, to_json(describe(trained, model, seed), indent=2) + "\n")

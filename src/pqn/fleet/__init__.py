@@ -18,4 +18,7 @@ they mean, from `pqn.cli.cluster`:
 
     cluster.add_placement(parser)
     outcomes = run_arms(arms, cluster.placement(given), Progress(quiet=given.quiet))
+
+`Arm` is the usual `Task`. Other work is a class with the same methods: what it is called, how it is done, and how
+another process is told of it.
 """

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from pqn.errors import ConfigError, Interrupted, how_to_install
-from pqn.fleet.arms import INTERRUPTED, Arm, Outcome, attempt, is_complete, log_of, say
+from pqn.fleet.arms import INTERRUPTED, Outcome, Task, attempt, log_of, say
 from pqn.fleet.processes import memory_share
 from pqn.fleet.signals import stopping
 from pqn.fleet.work import from_line, to_line
@@ -37,10 +37,10 @@ PRIVATE = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": 
 
 
 def run_on_ray(
-    arms: Sequence[Arm], address: str, retries: int, cpus: float, gpus: float | None, progress: Progress
+    arms: Sequence[Task], address: str, retries: int, cpus: float, gpus: float | None, progress: Progress
 ) -> list[Outcome]:
     """Brings arms to their end as Ray tasks; see `placement.Placement` for the arguments."""
-    arms = [Arm(arm.label, arm.config, arm.out.resolve()) for arm in arms]
+    arms = [arm.resolved() for arm in arms]
     # Ray prints what it has to say to standard output, which is for the result.
     with contextlib.redirect_stdout(sys.stderr), _connected(address) as ray, stopping() as caught:
         gpus = _check_resources(ray, cpus, gpus)
@@ -85,7 +85,7 @@ def _work(line: str) -> tuple[str | None, int]:
     return outcome.error, outcome.status
 
 
-def _outcome(ray: ModuleType, arm: Arm, reference: object) -> Outcome | None:
+def _outcome(ray: ModuleType, arm: Task, reference: object) -> Outcome | None:
     """What a task returned; None where the user has stopped it."""
     try:
         error, status = ray.get(reference)
@@ -96,7 +96,7 @@ def _outcome(ray: ModuleType, arm: Arm, reference: object) -> Outcome | None:
         return Outcome(arm, f"Ray gave it up: {type(failure).__name__}: {words}; {log_of(arm)} has more", 1)
     if status == INTERRUPTED:
         return None
-    if error is None and not is_complete(arm):
+    if error is None and not arm.is_complete():
         error, status = f"it was trained, but {arm.out} is not to be seen here; --out must be on a shared disk", 2
     return Outcome(arm, error, status)
 

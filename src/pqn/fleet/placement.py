@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from pqn.fleet.arms import Arm, Outcome, attempt, is_complete
+from pqn.fleet.arms import Outcome, Task, attempt
 from pqn.fleet.on_ray import run_on_ray
 from pqn.fleet.processes import run_in_processes
 from pqn.progress import Progress
@@ -31,7 +31,7 @@ class Placement:
     gpus: float | None = None
 
 
-def run_arms(arms: Sequence[Arm], placement: Placement, progress: Progress | None = None) -> list[Outcome]:
+def run_arms(arms: Sequence[Task], placement: Placement, progress: Progress | None = None) -> list[Outcome]:
     """Brings every arm to its end and returns the outcomes, in the order of the arms.
 
     Args:
@@ -44,7 +44,7 @@ def run_arms(arms: Sequence[Arm], placement: Placement, progress: Progress | Non
       ConfigError: Ray is not installed, or there is none at the address.
     """
     progress = progress or Progress()
-    todo = [arm for arm in arms if not is_complete(arm)]
+    todo = [arm for arm in arms if not arm.is_complete()]
     if not todo:
         outcomes = []
     elif placement.ray is not None:
@@ -53,11 +53,13 @@ def run_arms(arms: Sequence[Arm], placement: Placement, progress: Progress | Non
         outcomes = run_in_processes(todo, placement.jobs, placement.retries, progress)
     else:
         outcomes = _run_here(todo, progress)
-    found = {outcome.arm.out: outcome for outcome in outcomes}
-    return [found.get(arm.out, Outcome(arm)) for arm in arms]
+    found = {outcome.arm.out.resolve(): outcome for outcome in outcomes}  # a cluster is told absolute paths
+    wanted = {arm.out.resolve() for arm in todo}
+    places = [(arm, arm.out.resolve()) for arm in arms]
+    return [dataclasses.replace(found[path], arm=arm) if path in wanted else Outcome(arm) for arm, path in places]
 
 
-def _run_here(arms: Sequence[Arm], progress: Progress) -> list[Outcome]:
+def _run_here(arms: Sequence[Task], progress: Progress) -> list[Outcome]:
     outcomes = []
     for arm in arms:
         progress.note(f"--- {arm.label}")

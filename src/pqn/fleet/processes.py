@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pqn.errors import Interrupted
-from pqn.fleet.arms import INTERRUPTED, Arm, Outcome, log_of, say
+from pqn.fleet.arms import INTERRUPTED, Outcome, Task, log_of, say
 from pqn.fleet.signals import stopping
 from pqn.fleet.work import to_line
 from pqn.progress import Progress
@@ -33,13 +33,13 @@ MEMORY_OF_A_GPU = 0.9  # what all processes on one GPU take together
 class _Job:
     """An arm and the process that trains it."""
 
-    arm: Arm
+    arm: Task
     slot: int
     left: int  # how often it may still be started again
     process: subprocess.Popen[str]
 
 
-def run_in_processes(arms: Sequence[Arm], jobs: int, retries: int, progress: Progress) -> list[Outcome]:
+def run_in_processes(arms: Sequence[Task], jobs: int, retries: int, progress: Progress) -> list[Outcome]:
     """Brings arms to their end, `jobs` at a time; see `placement.run_arms`."""
     waiting, running = deque((arm, retries) for arm in arms), list[_Job]()
     outcomes: list[Outcome] = []
@@ -99,7 +99,7 @@ def memory_share(share: float, given: Mapping[str, str]) -> dict[str, str]:
     return {} if any(name in given for name in names) else {names[0]: f"{MEMORY_OF_A_GPU * share:.3f}"}
 
 
-def _start(arm: Arm, variables: dict[str, str]) -> subprocess.Popen[str]:
+def _start(arm: Task, variables: dict[str, str]) -> subprocess.Popen[str]:
     arm.out.parent.mkdir(parents=True, exist_ok=True)
     with open(log_of(arm), "a") as log:
         process = subprocess.Popen(

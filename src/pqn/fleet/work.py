@@ -1,4 +1,4 @@
-"""`python -m pqn.fleet.work`: what a process of `processes` runs. It reads one arm, trains it and writes its outcome.
+"""`python -m pqn.fleet.work`: what a process of `processes` runs. It reads one arm, finishes it and writes its outcome.
 
 The arm is one line of JSON on standard input, the outcome one on standard output. When standard input ends, the process
 that wanted the arm is gone, however it went: the arm is then saved and stopped, as by SIGTERM.
@@ -6,27 +6,31 @@ that wanted the arm is gone, however it went: the arm is then saved and stopped,
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
 import sys
 import threading
-from pathlib import Path
 
-from pqn.config import Config
 from pqn.errors import Interrupted
-from pqn.fleet.arms import INTERRUPTED, Arm, Outcome, attempt
+from pqn.fleet.arms import INTERRUPTED, Outcome, Task, attempt
 from pqn.progress import Progress
 from pqn.runs.json_text import to_json
 
 
-def to_line(arm: Arm) -> str:
-    return to_json({"label": arm.label, "config": arm.config.to_dict(), "out": str(arm.out)}) + "\n"
+def to_line(arm: Task) -> str:
+    kind = type(arm)
+    return to_json({"task": f"{kind.__module__}:{kind.__qualname__}", **arm.to_dict()}) + "\n"
 
 
-def from_line(line: str) -> Arm:
+def from_line(line: str) -> Task:
+    """The inverse of `to_line`. Only tasks of this package are made."""
     data = json.loads(line)
-    return Arm(data["label"], Config.from_dict(data["config"]), Path(data["out"]))
+    module, _, name = data.pop("task").partition(":")
+    if not module.startswith("pqn."):
+        raise ValueError(f"{module}:{name} is no task of pqn")
+    return getattr(importlib.import_module(module), name).from_dict(data)
 
 
 def main() -> int:

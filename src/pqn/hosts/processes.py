@@ -98,6 +98,11 @@ def detect(seconds: float) -> tuple[Place, tuple[int, ...] | None]:
         None, None, None, None, None, int(seconds)
     )
     if address is None or processes is None or process is None:
+        if {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"} <= os.environ.keys():  # of Open MPI 5, for one
+            raise HostsError(
+                "--distributed finds that Open MPI has started this process, but not where the first one is; give "
+                "--coordinator HOST:PORT --processes $OMPI_COMM_WORLD_SIZE --process $OMPI_COMM_WORLD_RANK instead"
+            )
         raise HostsError(
             "--distributed is for processes that Slurm or Open MPI has started, and finds neither; give --coordinator "
             "HOST:PORT --processes P --process I instead"

@@ -2,7 +2,8 @@
 
 What the input contributes to the gates does not depend on the past, so it is one matrix product over all time steps.
 Only the recurrent product stays in the loop. The same holds in the backward pass for the gradient of the recurrent
-kernel, and for the derivatives of the gates: see `_recur_in_training`.
+kernel, and for the derivatives of the gates: see `_recur_in_training`. Memories that need no loop at all are in
+`linear_memory`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from pqn.device import unroll
+from pqn.networks.linear_memory import LRU, MinGRU
 from pqn.types import Array, PyTree
 
 # (state before, gates from the input, gates from the hidden state) -> state after, all of it elementwise
@@ -59,7 +61,8 @@ class GRU(nn.Module):
         return recur(_gru, carry, Sequence(gates, first), kernel, bias, train)
 
 
-CELLS = {"lstm": LSTM, "gru": GRU}
+CELLS = {"lstm": LSTM, "gru": GRU, "mingru": MinGRU, "lru": LRU}
+"""The layer of each name in `NetworkConfig.memory`."""
 
 
 def orthogonal_gates(key: Array, shape: tuple[int, int]) -> Array:

@@ -12,7 +12,7 @@ from functools import partial
 import flax.linen as nn
 import jax.numpy as jnp
 
-from pqn.networks.norms import Norm
+from pqn.networks.norms import Norm, in_front_of
 from pqn.networks.torsos import CNN, INITS, Conv, Torso
 from pqn.types import Array
 
@@ -69,9 +69,12 @@ class HadamaxCNN(Torso):
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
         init = nn.initializers.glorot_normal()
+        conv, matmul = in_front_of(self.norm, Conv, train), self.conv != "native"
+        names = (f"Conv_{number}" for number in range(6))
         for features, size, window, stride in ((32, 8, 4, 4), (64, 4, 2, 2), (64, 3, 3, 1)):
             branches = [
-                Conv(features, (size, size), 1, self.conv != "native", self.dtype, init, same=True)(x) for _ in range(2)
+                conv(features, (size, size), 1, matmul, self.dtype, init, same=True, name=next(names))(x)
+                for _ in range(2)
             ]
             left, right = (nn.gelu(Norm(self.norm)(branch, train)) for branch in branches)
             x = nn.max_pool(left * right, (window, window), (stride, stride), "SAME")

@@ -14,7 +14,7 @@ from pqn.config import NetworkConfig
 from pqn.networks import pixels, torsos
 from pqn.networks.heads import Head
 from pqn.networks.memory import CELLS
-from pqn.networks.norms import Norm
+from pqn.networks.norms import Norm, in_front_of
 from pqn.networks.torsos import Torso
 from pqn.types import Array, Inputs, PyTree
 
@@ -46,8 +46,9 @@ class SequenceNetwork(nn.Module):
         x = inputs.obs.reshape(-1, *inputs.obs.shape[3:])
         x = pixels.image(x, config.dtype) if config.torso in pixels.TORSOS else x.astype(config.dtype)
         x = _with_agent_id(x, agents) if config.agent_id else x
-        x = Norm(config.norm_input, name="input_norm")(x, train)
-        x = self._torso()(x, train)
+        torso = self._torso()
+        x = in_front_of(torso.first_norm, Norm, train)(config.norm_input, name="input_norm")(x, train)
+        x = torso(x, train)
         x = jnp.concatenate([x, *self._past(inputs)], axis=-1)
         x, first = x.reshape(steps, envs * agents, -1), inputs.first.reshape(steps, envs * agents)
         after = []
@@ -94,8 +95,9 @@ class QNetwork(SequenceNetwork):
 
 def _with_agent_id(x: Array, agents: int) -> Array:
     """Appends the agent's number, one-hot, along the last axis of [T·B·M, ..., F]: to images as constant planes."""
-    ids = jnp.tile(jnp.eye(agents, dtype=x.dtype), (len(x) // agents, 1))
-    ids = ids.reshape(len(x), *(1,) * (x.ndim - 2), agents)
+    rows = x.shape[0]  # not len(x): an export has a batch of any size
+    ids = jnp.tile(jnp.eye(agents, dtype=x.dtype), (rows // agents, 1))
+    ids = ids.reshape(rows, *(1,) * (x.ndim - 2), agents)
     return jnp.concatenate([x, jnp.broadcast_to(ids, (*x.shape[:-1], agents))], axis=-1)
 
 

@@ -10,7 +10,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from pqn.networks.norms import Norm
+from pqn.networks import kernels
+from pqn.networks.norms import Norm, in_front_of
 from pqn.types import Array
 
 INITS = {
@@ -100,6 +101,11 @@ class Torso(nn.Module):
     activation: str = "relu"
     """Of the dense layers."""
 
+    @property
+    def first_norm(self) -> str:
+        """The norm that follows the first layer, where that layer treats all parts of the input alike; else none."""
+        return "none"
+
     def dense(self, x: Array, train: bool, activation: str | None = None) -> Array:
         """The dense layers at the end of a torso for images."""
         activation = activation or self.activation
@@ -109,11 +115,16 @@ class Torso(nn.Module):
 class MLP(Torso):
     """Dense → norm → activation, once per width."""
 
+    @property
+    def first_norm(self) -> str:
+        return self.norm if self.hidden else "none"
+
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
         x = x.reshape(x.shape[0], -1)
-        for width in self.hidden:
-            x = nn.Dense(width, kernel_init=INITS[self.kernel_init], dtype=self.dtype)(x)
+        dense = in_front_of(self.norm, nn.Dense, train)
+        for layer, width in enumerate(self.hidden):
+            x = dense(width, kernel_init=INITS[self.kernel_init], dtype=self.dtype, name=f"Dense_{layer}")(x)
             x = ACTIVATIONS[self.activation](Norm(self.norm)(x, train))
         return x
 
@@ -125,15 +136,18 @@ class CNN(Torso):
     """Filters, their size, and the stride."""
     same: bool = False
 
+    @property
+    def first_norm(self) -> str:
+        return "none" if self.same else self.norm  # padding tells the border from the rest
+
     @nn.compact
     def __call__(self, x: Array, train: bool) -> Array:
         init = INITS[self.kernel_init]
-        if self._fused(x.shape):
-            from pqn.networks.kernels import fused  # not every platform has Pallas' Triton backend
-
+        if self._fused(x.shape) and (fused := kernels.convolutions()) is not None:
             return self.dense(fused.conv_layers(x, tuple(fused.Layer(*parts) for parts in self._weights())), train)
-        for filters, size, stride in self.layers:
-            x = Conv(filters, (size, size), stride, self.conv != "native", self.dtype, init, self.same)(x)
+        conv, matmul = in_front_of(self.norm, Conv, train), self.conv != "native"
+        for layer, (filters, size, stride) in enumerate(self.layers):
+            x = conv(filters, (size, size), stride, matmul, self.dtype, init, self.same, name=f"Conv_{layer}")(x)
             x = nn.relu(Norm(self.norm)(x, train))
         return self.dense(x, train)
 

@@ -12,11 +12,12 @@ from pqn.device import simulator_groups
 from pqn.envs.check import check_quickly, is_ours
 from pqn.envs.check.declared import first_line, host_call
 from pqn.envs.contract import HostEnv, JaxEnv
-from pqn.errors import ConfigError, EnvError, PqnError
+from pqn.errors import EnvError, PqnError
 from pqn.programs.base import EnvFactory, HostFactory, JaxFactory, Program
 from pqn.programs.compiled import CompiledProgram
 from pqn.programs.hosted import HostedProgram
 from pqn.programs.simulators.program import SimulatorProgram
+from pqn.programs.simulators.sharded import ShardedSimulatorProgram
 from pqn.programs.spread import SpreadProgram, groups_of
 
 
@@ -26,9 +27,8 @@ def make_program(config: Config, make_env: EnvFactory) -> Program:
     Raises:
       EnvError: the environment cannot be made, or is the user's own and breaks a promise at once.
     """
-    env = _make(make_env, config.env.num_envs)
+    env = _make(make_env, config.env.num_envs // config.shards)
     if isinstance(env, HostEnv):
-        _refuse_shards(config, env.spec.name)
         try:
             _check(env)
         except EnvError:
@@ -37,7 +37,10 @@ def make_program(config: Config, make_env: EnvFactory) -> Program:
             raise
         host_call("close", env.close)
         groups = simulator_groups(getattr(env, "concurrent", False))
-        return SimulatorProgram(config, cast(HostFactory, make_env), env.spec, groups)
+        given = (config, cast(HostFactory, make_env), env.spec, groups)
+        if config.shards > 1 or jax.process_count() > 1:
+            return ShardedSimulatorProgram(*given)
+        return SimulatorProgram(*given)
     _check(env)
 
     def make_or_reuse(num_envs: int) -> JaxEnv | HostEnv:
@@ -49,14 +52,6 @@ def make_program(config: Config, make_env: EnvFactory) -> Program:
         return cast(Program, spread)  # its states are several
     program = CompiledProgram(config, cast(JaxFactory, make_or_reuse))  # one device, and therefore also one process
     return HostedProgram(program) if program.algorithm.buffer_on_host else program
-
-
-def _refuse_shards(config: Config, name: str) -> None:
-    if config.shards > 1 or jax.process_count() > 1:
-        given = f"shards is {config.shards}" if config.shards > 1 else f"there are {jax.process_count()} processes"
-        raise ConfigError(
-            f"{given}; {name} runs outside of JAX, and such environments are trained by one process without shards"
-        )
 
 
 def _make(make_env: EnvFactory, num_envs: int) -> JaxEnv | HostEnv:

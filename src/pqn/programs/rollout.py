@@ -172,6 +172,7 @@ def collect(
     records = jax.tree.map(lambda x: x.reshape(steps, *x.shape[2:]), records)
     last_value, final_value = _bootstrap_values(actor, policy, stream, ends, records)
     rollout = assemble(records, carries, stream.window, last_value, final_value, hyper)
+    rollout = rollout._replace(last_seen=stream.seen if config.keeps_last_seen else None)
     finished = jax.tree.map(jnp.sum, finished)._replace(fault=diagnose(env.spec, records, stream, ends))
     return stream._replace(window=last_steps(records, burn_in)), rollout, finished
 

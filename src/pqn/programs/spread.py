@@ -27,6 +27,8 @@ from pqn.programs.compiled import CompiledProgram
 from pqn.programs.evaluation import Evaluation
 from pqn.programs.memory import MemoryPlan
 from pqn.programs.shard_mesh import is_key
+from pqn.programs.simulators.program import SimulatorProgram
+from pqn.programs.simulators.sharded import ShardedSimulatorProgram
 from pqn.types import PyTree
 
 if TYPE_CHECKING:
@@ -211,6 +213,9 @@ def placement(program: object, devices: int) -> str | None:
     """Which devices a run uses, in a sentence; None where there is only one."""
     if devices == 1:
         return None
+    if isinstance(program, SimulatorProgram | ShardedSimulatorProgram):
+        used = processes.count()
+        return f"this run uses {used} of {devices} devices, one in each process: its environments are outside of JAX"
     if not isinstance(program, SpreadProgram):
         return f"this run uses 1 of {devices} devices; more seeds, or shards, would use more"
     of_shards, config = len(program.groups[0].devices), program.config

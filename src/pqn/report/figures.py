@@ -20,6 +20,7 @@ from pqn.report.style import COLOURS, LINES, STYLE, figure_file
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 Curve = tuple[str, ArrayLike, ArrayLike]
 """A label, environment steps [P] and returns [P, S] of S seeds."""
@@ -135,20 +136,32 @@ def curve_grid(
         for axes in grid[len(panels) :]:
             axes.set_visible(False)
         below = f"{xlabel}\n{wrapped(note, width, SMALL)}" if note else xlabel
-        figure.supxlabel(below, fontsize=STYLE["axes.labelsize"])
+        legend_below = title is not None and len(handles) > 1
+        if not legend_below:
+            figure.supxlabel(below, fontsize=STYLE["axes.labelsize"])
         if isinstance(ylabel, str):
             figure.supylabel(wrapped(ylabel, panel_size[1] * rows), fontsize=STYLE["axes.labelsize"])
         if title:
             words = wrapped(title, width, BOLD)
             figure.suptitle(words, fontsize=STYLE["axes.titlesize"] + 1, fontweight="bold", x=0.01, ha="left")
         if len(handles) > 1:
-            names = [wrapped(label, 0.9 * width) for label in handles]
-            longest = max(len(line) for label in names for line in label.split("\n"))
-            fitting = int(width / (longest * LETTER + 0.5))
-            columns = max(1, min(len(names), 5, fitting))
-            place = "outside lower center" if title else "outside upper right"
-            figure.legend(handles.values(), names, loc=place, ncols=columns)
+            _legend_of_grid(figure, handles, width, below if legend_below else None)
     return Path(path)
+
+
+def _legend_of_grid(figure: Figure, handles: Mapping[str, Artist], width: float, below: str | None) -> None:
+    """The common legend: above the panels, or below them with the label of their axes as its title.
+
+    A label of its own would not do there: matplotlib draws one over the other.
+    """
+    names = [wrapped(label, 0.9 * width) for label in handles]
+    longest = max(len(line) for label in names for line in label.split("\n"))
+    columns = max(1, min(len(names), 5, int(width / (longest * LETTER + 0.5))))
+    if below is None:
+        figure.legend(handles.values(), names, ncols=columns, loc="outside upper right")
+    else:
+        legend = figure.legend(handles.values(), names, ncols=columns, loc="outside lower center", title=below)
+        legend.get_title().set(fontsize=STYLE["axes.labelsize"], multialignment="center")
 
 
 def wrapped(text: str, inches: float, letter: float | None = None) -> str:

@@ -28,6 +28,7 @@ from typing import Any, Self
 from pqn.errors import RUN_DIRECTORY, RunError, reason
 from pqn.runs import files
 from pqn.runs.json_text import to_json
+from pqn.runs.manifest import DIRECTORY_NAME
 from pqn.runs.removal import remove_run
 
 CONFIG = "config.json"
@@ -100,7 +101,7 @@ class RunDir:
         if not run.path.is_dir():  # the directory itself may be a link: the user named it
             raise RunError(f"{run.path} is not a run directory: it is a file")
         if not files.is_file(run.path / CONFIG):
-            raise RunError(f"{run.path} is not a run directory: it has no {CONFIG}")
+            raise RunError(f"{run.path} is not a run directory: it has no {CONFIG}{_runs_within(run.path)}")
         return run
 
     @property
@@ -112,6 +113,14 @@ class RunDir:
     def checkpoints(self) -> Path:
         """The directory of the run's checkpoints."""
         return self.path / CHECKPOINTS
+
+    def saved_update(self) -> int:
+        """The update of the newest checkpoint, by its name; 0 without one. Rows of the metrics may be rarer."""
+        try:
+            names = [DIRECTORY_NAME.fullmatch(path.name) for path in self.checkpoints.iterdir()]
+        except OSError:  # there is none yet, or it cannot be read, which whoever needs a checkpoint will say
+            return 0
+        return max((int(name[1]) for name in names if name), default=0)
 
     def lock(self) -> None:
         """Take the exclusive right to write here, or raise `RunError` naming the process that has it."""
@@ -265,6 +274,15 @@ def _flock_soon(descriptor: int) -> None:
         except BlockingIOError:
             time.sleep(0.02)
     return _flock(descriptor)
+
+
+def _runs_within(path: Path) -> str:
+    """A hint for who names the directory of a sweep, or of all runs, in the place of one run."""
+    try:
+        found = min((entry for entry in path.iterdir() if files.is_file(entry / CONFIG)), default=None)
+    except OSError:  # it may not be read; that it is no run has been said
+        found = None
+    return "" if found is None else f", but holds runs, such as {found}"
 
 
 def _flock(descriptor: int) -> None:

@@ -108,7 +108,7 @@ def _read(name: str, opened: OpenedRun) -> RunInfo:
     config, run = opened.config, opened.directory
     status, why, summary = _end(run)
     step, mean = _progress(run)
-    steps = summary["steps"] if summary else step
+    steps = summary["steps"] if summary else max(step, run.saved_update() * config.steps_per_update)
     returns = summary.get("eval_return") if summary else None
     return RunInfo(
         name=name,

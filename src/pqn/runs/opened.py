@@ -240,6 +240,11 @@ class Trained:
     def path(self) -> Path:
         return self.contents.path
 
+    @property
+    def own_returns(self) -> np.ndarray | None:
+        """`eval_returns` if they are of these weights: a checkpoint may be newer than the last evaluation."""
+        return self.eval_returns if self.contents.metadata.get("eval_update") == self.update else None
+
     def actor(self) -> tuple[Actor, Policy]:
         """The actor, and the policies of all seeds, [S, ...]; the optimiser's state stays on disk.
 

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pqn.errors import PqnError, RunError, how_to_install, reason
+from pqn.errors import ConfigError, PqnError, RunError, how_to_install, reason
+from pqn.fields import brief
 from pqn.runs import files
 from pqn.runs.configs import read_config
 from pqn.runs.directory import CONFIG, RunDir
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 Line = dict[str, object]
+KINDS = ("train", "eval", "stability")  # of rows
 FIRST = ("kind", "update", "step", "seed", "return", "length", "episodes", "unfinished")  # columns, in this order
 
 
@@ -58,7 +60,12 @@ class Metrics:
 
         Args:
           kind: "train", "eval" or "stability"; by default all of them.
+
+        Raises:
+          ConfigError: there is no such kind of row.
         """
+        if kind is not None and kind not in KINDS:
+            raise ConfigError(f"kind is {brief(kind)}; it must be one of {', '.join(KINDS)}")
         chosen = [row for row in self.rows if kind is None or row.get("kind") == kind]
         return [line for row in chosen for line in self._per_seed(row)]
 

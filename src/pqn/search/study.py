@@ -194,18 +194,18 @@ class Search:
 
     def write(self) -> Path:
         """Writes trials.json."""
-        rows = [
-            {
-                "number": trial.number,
-                "state": trial.state.name.lower(),
-                "value": trial.value,
-                "options": self.space.options(trial.params),
-                "curve": [[step, value] for step, value in sorted(trial.intermediate_values.items())],
-                "reason": trial.user_attrs.get("reason"),
-            }
-            for trial in self.trials()
-        ]
-        with self._alone():
+        with self._alone():  # also while it reads: what another worker has written meanwhile is not undone
+            rows = [
+                {
+                    "number": trial.number,
+                    "state": trial.state.name.lower(),
+                    "value": trial.value,
+                    "options": self.space.options(trial.params),
+                    "curve": [[step, value] for step, value in sorted(trial.intermediate_values.items())],
+                    "reason": trial.user_attrs.get("reason"),
+                }
+                for trial in self.trials()
+            ]
             files.write_atomically(self.out / TRIALS, (to_json(rows, indent=1) + "\n").encode())
         return self.out / TRIALS
 

@@ -42,13 +42,15 @@ def extended(config: Config, total_steps: int) -> Config:
     return config.replace(changes).validate()
 
 
-def describe(before: Config, after: Config, update: int) -> str:
-    """A sentence about the longer plan, and about the numbers with which it goes on."""
+def describe(before: Config, after: Config, update: int, explores: bool = True) -> str:
+    """A sentence about the longer plan, and about the numbers with which it goes on; ε only where it `explores` so."""
     now, end = schedules(after, update), schedules(after, after.updates)
+    epsilon = f"ε {now['epsilon']:.4g}"
     fell = schedules(before, update)["lr"]
-    said = f"training on to {after.steps:,} steps (planned were {before.steps:,}), with ε {now['epsilon']:.4g}"
+    said = f"training on to {after.steps:,} steps (planned were {before.steps:,})"
     if now["lr"] == fell:
-        return f"{said} and the learning rate {now['lr']:.3g}"
+        return f"{said}, with {epsilon + ' and ' if explores else ''}the learning rate {now['lr']:.3g}"
+    said += f", with {epsilon}" if explores else ""
     return (
         f"{said}; the learning rate, which had fallen to {fell:.3g}, is {now['lr']:.3g} now and falls to "
         f"{end['lr']:.3g} at the new end"

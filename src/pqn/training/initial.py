@@ -12,11 +12,11 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from pqn.agent import Agent
 from pqn.algorithms.base import Algorithm
 from pqn.config import Config
 from pqn.errors import CheckpointError, ConfigError
 from pqn.fields import brief
-from pqn.play import Agent
 from pqn.programs.base import Program, RunState
 from pqn.runs.opened import open_run
 from pqn.runs.state_tree import name_of

@@ -16,6 +16,7 @@ import numpy as np
 from pqn.callbacks import Callback, Moment, ask
 from pqn.errors import EnvFailed, Interrupted, RunError
 from pqn.hosts import processes
+from pqn.hosts.watch import HINT
 from pqn.programs import evaluation, health
 from pqn.programs.base import Blocks, Program, RunState
 from pqn.programs.spread import placement
@@ -205,7 +206,12 @@ class Loop:
         self.progress.update(self.progress_fields())
 
     def rescue(self, failure: EnvFailed, state: RunState | checkpoint.Held, seconds: float = 0.0) -> EnvFailed:
-        """Saves what was learned before an environment failed, and returns the sentence that says so."""
+        """Saves what was learned before an environment failed, and returns the sentence that says so.
+
+        One process of several cannot save alone, and the others wait for it in the next gradient step.
+        """
+        if processes.count() > 1:
+            return EnvFailed(f"{failure}; {HINT}")
         if failure.done:
             self.after_chunk(failure.totals, failure.done, seconds)
         if self.saved_update != self.update:

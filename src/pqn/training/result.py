@@ -6,7 +6,8 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from pqn.play import Agent, Which, load
+from pqn.agent import Agent
+from pqn.play import Which, load
 from pqn.runs.directory import RunDir
 from pqn.runs.tidy import Metrics
 

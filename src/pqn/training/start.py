@@ -14,6 +14,7 @@ from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs.source import EnvSource, given
 from pqn.errors import CheckpointError, ConfigError, Interrupted, PqnError, explained
+from pqn.fields import brief
 from pqn.networks.given import with_network
 from pqn.programs.base import Program
 from pqn.programs.make import make_program
@@ -61,16 +62,13 @@ def train(
     Raises:
       PqnError: with a sentence for the user. `Interrupted` after Ctrl-C, `Diverged` on NaN or infinity.
     """
-    clock, config, seen = Clock(), with_network(config, network).validate(), as_callbacks(callbacks)
+    clock, seen = Clock(), as_callbacks(callbacks)
     if overwrite and out is None:
         raise ConfigError("overwrite is for a run directory that you name; name it with out")
+    config, source = _with_given(config, network, env)
     check_loggers(config.log.to)
     enable_compilation_cache()
     progress = shared.progress_of(progress)
-    source = given(config.env.name if env is None else env, config.env.kwargs)
-    config = dataclasses.replace(
-        config, env=dataclasses.replace(config.env, name=source.name, kwargs=dict(source.kwargs))
-    )
     weights = None if init_from is None else initial.read_weights(init_from)
     program = make_program(config, source)  # before the directory exists: a bad option leaves no litter
     policy = None if weights is None else initial.fitted(weights, program.algorithm, config)
@@ -135,7 +133,7 @@ def resume(
             opened.compare_network(trained, program.algorithm.actor)
             _say_changes(opened, trained, progress)
         state = None if trained is None else checkpoint.place(trained.contents, program.saved_shape())
-        _record_plan(opened, config, trained, progress)
+        _record_plan(opened, program, trained, progress)
         origin = trained.contents.metadata.get("init_from") if trained else None
         network_now = network_identity(program.algorithm.actor)
         about = About(opened.id, identity, network_now, origin if isinstance(origin, dict) else None)
@@ -152,6 +150,16 @@ def resume(
         program.planned_updates = history.at(opened.config, opened.history, -1).updates if trained else config.updates
         loop.compile()
         return loop.fit(program.init() if state is None else program.restore(state, progress.note))
+
+
+def _with_given(config: Config, network: object, env: object) -> tuple[Config, EnvSource]:
+    """The configuration with what was given in the place of what it names, and where its environments come from."""
+    if not isinstance(config, Config):
+        raise ConfigError(f"config is {brief(config)}; it must be a Config, such as pqn.preset('cartpole')")
+    config = with_network(config, network).validate()
+    source = given(config.env.name if env is None else env, config.env.kwargs)
+    named = dataclasses.replace(config.env, name=source.name, kwargs=dict(source.kwargs))
+    return dataclasses.replace(config, env=named), source
 
 
 def _describe(program: Program, source: EnvSource, weights: initial.Weights | None) -> About:
@@ -186,13 +194,15 @@ def _say_changes(opened: OpenedRun, trained: Trained, progress: Progress) -> Non
         progress.note(f"metrics also go to {', '.join(opened.config.log.to)} (log.to)")
 
 
-def _record_plan(opened: OpenedRun, config: Config, trained: Trained | None, progress: Progress) -> None:
+def _record_plan(opened: OpenedRun, program: Program, trained: Trained | None, progress: Progress) -> None:
     """Writes a plan that was changed, and what it was before, in one piece."""
+    config = program.config
     changes: list[history.Change] = []
     if trained is not None:  # otherwise nothing has been trained under the old plan
         changes = history.rewound(opened.history, trained.update)
         if config.total_steps != opened.config.total_steps:
-            progress.note(extension.describe(opened.config, config, trained.update))
+            explores = "epsilon" in program.algorithm.schedules(trained.update)
+            progress.note(extension.describe(opened.config, config, trained.update, explores))
             changes.append(history.change(opened.config, config, trained.update))
     if changes != list(opened.history) or config.total_steps != opened.config.total_steps:
         plan = config.to_dict() | ({HISTORY: [change.to_dict() for change in changes]} if changes else {})

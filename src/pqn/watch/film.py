@@ -11,6 +11,7 @@ from typing import cast
 import jax
 import numpy as np
 
+from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs.check import check_quickly, is_ours
 from pqn.envs.contract import HostEnv, JaxEnv
@@ -81,6 +82,7 @@ def make_film(
     options: FilmOptions | None = None,
     *,
     env: object = None,
+    network: object = None,
     checkpoint: Which = "last",
     warn: Callable[[str], None] | None = None,
 ) -> Film:
@@ -94,6 +96,7 @@ def make_film(
         `agent.mp4` in the run directory, `agent.gif` where there is no ffmpeg.
       options: what to play and how to show it.
       env: where to play, if not in the environment that the run records by name; see `pqn.train`.
+      network: the network, where the run was trained with one of your own; see `pqn.train`.
       checkpoint: which one; see `pqn.load`.
       warn: told what the user should know, in a sentence; by default a Python warning.
 
@@ -104,11 +107,8 @@ def make_film(
     enable_compilation_cache()
     opened = open_run(run, warn)
     source, trained = opened.source(env, "video"), opened.trained(checkpoint)
-    config, (actor, policies) = trained.config, trained.actor()
-    index = 0 if options.train_seed is None else options.train_seed - config.seed
-    if not 0 <= index < config.seeds:
-        last = config.seed + config.seeds - 1
-        raise RunError(f"{run} trained seeds {config.seed} to {last}, not {options.train_seed}")
+    config, (actor, policies) = trained.config, opened.actor(trained, network, "video")
+    index = _index(config, options.train_seed, opened.path)
     episodes = options.grid[0] * options.grid[1]
     made = source(episodes)
     opened.compare(trained, source, made.spec, exact=False)
@@ -134,6 +134,14 @@ def make_film(
         raise RunError(f"{source.name} was not played: max_steps is {limit}")
     result = moments.last.result.known()
     return Film(path, source.name, trained.step, np.asarray(result.ret), moments.lengths, limit, text)
+
+
+def _index(config: Config, seed: int | None, run: Path) -> int:
+    """The place of a seed among those of a run; None is the first."""
+    index = 0 if seed is None else seed - config.seed
+    if not 0 <= index < config.seeds:
+        raise RunError(f"{run} trained seeds {config.seed} to {config.seed + config.seeds - 1}, not {seed}")
+    return index
 
 
 def _moments(made: JaxEnv | HostEnv, make_env: HostFactory, player: Player, episodes: int) -> Iterator[Moment]:

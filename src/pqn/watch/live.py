@@ -39,6 +39,8 @@ class Snapshot:
     config: Config
     phase: Phase
     rows: list[Row]
+    saved: int = 0
+    """Steps of its newest checkpoint."""
 
     @property
     def ended(self) -> bool:
@@ -51,7 +53,7 @@ class Snapshot:
 
     @property
     def step(self) -> int:
-        return max((row["step"] for row in self.rows if isinstance(row.get("step"), int)), default=0)
+        return max([self.saved, *(row["step"] for row in self.rows if isinstance(row.get("step"), int))])
 
     @property
     def total(self) -> int:
@@ -68,7 +70,7 @@ def look(path: str | os.PathLike[str]) -> Snapshot:
     run = runs.RunDir.open(path)
     config = read_config(run.read_json(runs.CONFIG), str(run.path / runs.CONFIG))
     rows = read_metrics(run.metrics) if files.is_file(run.metrics) else []
-    found = Snapshot(run.path, config, "running", rows)
+    found = Snapshot(run.path, config, "running", rows, run.saved_update() * config.steps_per_update)
     if not is_alive(run.path):
         done = files.is_file(run.path / runs.SUMMARY) and found.step >= found.total
         return dataclasses.replace(found, phase="finished" if done else "stopped")

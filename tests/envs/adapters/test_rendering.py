@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gymnasium
 import numpy as np
 import pytest
 
 from pqn.envs import registry
+from pqn.envs.source import given
 from pqn.errors import EnvError
 
 
@@ -53,3 +55,28 @@ def test_gymnasium_draws_where_it_can():
             plain.render()
     finally:
         plain.close()
+
+
+class Unseen(gymnasium.Env):
+    """One that leaves `render` as Gymnasium has it: not implemented."""
+
+    observation_space, action_space = gymnasium.spaces.Discrete(2), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return 0, {}
+
+    def step(self, action):
+        return 1, 0.0, True, False, {}
+
+
+@pytest.mark.parametrize("given_env", [Unseen(), Unseen], ids=["object", "class"])
+def test_an_environment_of_the_user_without_pictures(given_env):
+    env = given(given_env, {})(1)
+    env.prepare_render()
+    try:
+        env.reset(np.array([1]))
+        with pytest.raises(EnvError, match="Unseen has no pictures: it has no render mode rgb_array"):
+            env.render()
+    finally:
+        env.close()

@@ -179,6 +179,22 @@ LEARNING = [
         "networks/test_memory.py::test_targets_of_the_first_gradient_step_are_the_same_either_way",
     ),
     mutation(
+        "learner-joint-statistics-of-states-twice",
+        SEGMENTS,
+        "fold(jnp.concatenate([x[1:], last[None]]))[-1:]",
+        "fold(x)[-1:]",
+        "With joint statistics a state is its own successor.",
+        "algorithms/test_batch_statistics.py::test_a_piece_ends_with_what_follows_it[3-0]",
+    ),
+    mutation(
+        "learner-joint-statistics-targets-off-by-one",
+        PQN,
+        "next_values = values[1:] if self.config.joint_statistics",
+        "next_values = values[:-1] if self.config.joint_statistics",
+        "With joint statistics a state is worth its reward and itself.",
+        f"{ORACLE}[vdn-none-layer-default-limit-joint]",
+    ),
+    mutation(
         "learner-segments-mix-environments",
         SEGMENTS,
         "return jnp.moveaxis(x, 1, 0).reshape(length, -1, *x.shape[3:])",

@@ -42,6 +42,22 @@ NEVER_SAMPLED = "test_exploration.py::test_illegal_actions_are_never_sampled"
 
 BUFFERS = [
     mutation(
+        "replay-separate-statistics-are-joint",
+        REPLAY,
+        "batch.inputs if joint else self.learned(batch)",
+        "batch.inputs",
+        "Batch statistics that should be those of the states are those of their successors as well.",
+        f"{FROM_BUFFER}[pqn-replay-vdn-none-replayed-limit-compiled-separate]",
+    ),
+    mutation(
+        "replay-separate-statistics-value-in-training",
+        REPLAY,
+        "out: PyTree = self.actor.network.apply(variables, batch.carry, batch.inputs)",
+        "out, _ = self.actor.network.apply(variables, batch.carry, batch.inputs, True, mutable=['batch_stats'])",
+        "With separate statistics, successors are valued with those of their own batch.",
+        f"{FROM_BUFFER}[pqn-replay-vdn-none-replayed-limit-compiled-separate]",
+    ),
+    mutation(
         "replay-across-the-write-head",
         REPLAY,
         "start = buffer.current_index - self.sequence - back",

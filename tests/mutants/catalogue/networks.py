@@ -6,12 +6,18 @@ from ..mutation import mutation
 
 NORMS = "networks/norms.py"
 MEMORY = "networks/memory.py"
+LINEAR = "networks/linear_memory.py"
+KERNELS = "networks/kernels/__init__.py"
 PIXELS = "networks/pixels.py"
 TORSOS = "networks/torsos.py"
 QNETWORK = "networks/qnetwork.py"
 RENORM = "networks/test_network_oracles.py::test_batch_renorm_is_that_of_the_public_code"
 GRADIENT = "networks/test_memory.py::test_the_written_out_gradient_is_that_of_the_loop"
 ALONE = "networks/test_memory.py::test_an_episode_does_not_depend_on_what_came_before_it"
+
+AT_ONCE = "networks/test_linear_memory.py::test_all_steps_at_once_are_one_step_after_the_other"
+FINITE = "networks/test_linear_memory.py::test_what_is_not_finite_ends_with_its_episode"
+NO_TRITON = "networks/kernels/test_fused.py::test_a_jax_without_the_triton_backend_computes_the_same_with_a_note"
 
 MUTATIONS = [
     mutation(
@@ -151,6 +157,110 @@ MUTATIONS = [
         "jnp.concatenate([start[None], x[1:]])",
         "The recurrent kernel's gradient uses the hidden state after a step instead of before.",
         f"{GRADIENT}[float32-LSTM]",
+    ),
+    mutation(
+        "linear-memory-survives-episodes",
+        LINEAR,
+        "reached = _times(next_a, _clear(b, next_cleared))",
+        "reached = _times(next_a, b)",
+        "Memory passes from one episode to the next where both lie in one sequence.",
+        AT_ONCE,
+    ),
+    mutation(
+        "linear-memory-cleared-by-a-product",
+        LINEAR,
+        "return tuple(jnp.where(cleared, 0.0, part) for part in state)",
+        "return tuple((1.0 - cleared) * part for part in state)",
+        "One number that is not finite makes all later episodes so.",
+        f"{FINITE}[rounds-True-1]",
+    ),
+    mutation(
+        "linear-memory-forgets-where-it-was-cleared",
+        LINEAR,
+        "zip(next_b, reached, strict=True)), cleared | next_cleared",
+        "zip(next_b, reached, strict=True)), next_cleared",
+        "A stretch of steps forgets that an episode began inside of it.",
+        AT_ONCE,
+    ),
+    mutation(
+        "linear-memory-drops-its-start",
+        LINEAR,
+        "before = _clear(start, cleared[0])",
+        "before = _clear(start, True | cleared[0])",
+        "Every segment starts without memory.",
+        AT_ONCE,
+    ),
+    mutation(
+        "linear-memory-gradient-of-the-wrong-step",
+        LINEAR,
+        "delta = _scan(later, to_states, ends, reverse=True)",
+        "delta = _scan(kept, to_states, cleared, reverse=True)",
+        "Gradients go back through the gate of the step before.",
+        AT_ONCE,
+    ),
+    mutation(
+        "linear-memory-gradient-turns-the-wrong-way",
+        LINEAR,
+        "return (x[0], *(-part for part in x[1:]))",
+        "return x",
+        "The gradient of a complex memory is that of another one.",
+        AT_ONCE,
+    ),
+    mutation(
+        "linear-memory-gradient-into-the-episode-before",
+        LINEAR,
+        "to_kept = _times(_conjugate(_clear(before, cleared)), delta)",
+        "to_kept = _times(_conjugate(before), delta)",
+        "The gate of the first step of an episode learns from the episode before.",
+        AT_ONCE,
+    ),
+    mutation(
+        "mingru-gate-inverted",
+        LINEAR,
+        "keep, take = nn.sigmoid(-gate), nn.sigmoid(gate)",
+        "take, keep = nn.sigmoid(-gate), nn.sigmoid(gate)",
+        "MinGRU's gate means the opposite.",
+        "networks/test_linear_memory.py::test_mingru_is_its_equations",
+    ),
+    mutation(
+        "mingru-candidate-linear",
+        LINEAR,
+        "return jnp.where(y >= 0, y + 0.5, nn.sigmoid(y))",
+        "return y",
+        "MinGRU's candidate is not made positive.",
+        "networks/test_linear_memory.py::test_mingru_is_its_equations",
+    ),
+    mutation(
+        "mingru-forgets-at-once",
+        LINEAR,
+        "return jnp.concatenate([-times, jnp.zeros(units)])",
+        "return jnp.concatenate([0.0 * times, jnp.zeros(units)])",
+        "A fresh MinGRU forgets half of everything at every step.",
+        "networks/test_linear_memory.py::test_units_of_a_fresh_mingru_forget_after_one_to_a_thousand_steps",
+    ),
+    mutation(
+        "lru-gain-without-its-root",
+        LINEAR,
+        "0.5 * jnp.log(-jnp.expm1(-2.0 * jnp.exp(nu)))",
+        "jnp.log(-jnp.expm1(-2.0 * jnp.exp(nu)))",
+        "LRU's states start smaller the longer they last.",
+        "networks/test_linear_memory.py::test_a_fresh_lru_has_its_ring_and_states_as_large_as_its_inputs",
+    ),
+    mutation(
+        "lru-grows-beyond-all-bounds",
+        LINEAR,
+        "length = jnp.exp(-jnp.exp(nu))",
+        "length = jnp.exp(-nu)",
+        "LRU's eigenvalues may leave the unit disc.",
+        "networks/test_linear_memory.py::test_lru_is_its_equations",
+    ),
+    mutation(
+        "kernels-without-a-fallback",
+        KERNELS,
+        "except (ImportError, AttributeError):",
+        "except ZeroDivisionError:",
+        "Overcooked cannot be trained with a JAX that has no Triton backend.",
+        f"{NO_TRITON}[jax.experimental.pallas.triton]",
     ),
     mutation(
         "head-dueling-by-the-maximum",

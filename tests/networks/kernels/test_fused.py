@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pqn.config import NetworkConfig
-from pqn.networks import QNetwork
+from pqn.networks import QNetwork, kernels
 from pqn.networks.kernels import fused, tiling
 from pqn.networks.kernels.fused import Layer, conv_layers, convolution
 from pqn.networks.norms import standardised
@@ -121,6 +121,27 @@ def test_the_network_gives_the_kernels_its_own_parameters(on_a_gpu):
 def test_what_the_kernels_cannot_do_is_done_without_them(on_a_gpu, options):
     q_values("fused", **options)
     assert not on_a_gpu
+
+
+@pytest.mark.parametrize("missing", ["jax.experimental.pallas.triton", "jax.experimental.pallas"])
+def test_a_jax_without_the_triton_backend_computes_the_same_with_a_note(monkeypatch, missing):
+    """As it will be once the backend is gone: its module, or all of Pallas, cannot be imported."""
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    monkeypatch.setitem(sys.modules, missing, None)
+    parent, _, name = missing.rpartition(".")
+    monkeypatch.delattr(sys.modules[parent], name)
+    for module in ("fused", "tiling"):
+        monkeypatch.delitem(sys.modules, f"pqn.networks.kernels.{module}")
+    kernels.convolutions.cache_clear()
+    try:
+        with pytest.warns(UserWarning, match=rf"JAX {jax.__version__} has not the Triton backend.*matmul") as notes:
+            _, q = q_values("fused")
+            _, again = q_values("fused")
+    finally:
+        kernels.convolutions.cache_clear()
+    assert len([note for note in notes if "Triton" in str(note.message)]) == 1
+    np.testing.assert_array_equal(q, q_values("matmul")[1])
+    np.testing.assert_array_equal(q, again)
 
 
 def test_without_a_gpu_the_kernels_are_not_even_imported(monkeypatch):

@@ -30,7 +30,7 @@ PAST = {"network.last_action": True, "network.last_reward": True}
 # With truncations the two collectors value the final observations in batches of different sizes, which may round the
 # last bit otherwise; everything else, and everything without truncations, is equal to the bit.
 CASES = [
-    pytest.param(Counter(), {}, (), id="feed-forward"),
+    pytest.param(Counter(), {}, ("reward",), id="feed-forward"),  # differs with jax 0.11, not with 0.10
     pytest.param(Masked(), {}, (), id="masked"),
     pytest.param(Memory(), GRU | PAST, (), id="recurrent"),
     pytest.param(Memory(), GRU | {"learner.burn_in": 2}, (), id="burn-in"),
@@ -107,9 +107,10 @@ def test_the_host_collects_what_the_compiled_loop_collects(env, options, loose):
 
 
 def test_a_whole_run_on_the_host_equals_one_inside_jax():
-    env = Counter()
-    inside = run_updates(CompiledProgram(tiny(), lambda n: JaxTwin(env, n)), 4)
-    program = host_program(env)
+    """Bit for bit: without values of truncated episodes, see `CASES`."""
+    env, options = Counter(), {"learner.bootstrap_truncation": False}
+    inside = run_updates(CompiledProgram(tiny(options), lambda n: JaxTwin(env, n)), 4)
+    program = host_program(env, options)
     outside, totals = program.chunk(program.init(), 4)
     jax.tree.map(np.testing.assert_array_equal, inside.learner, outside.learner)
     np.testing.assert_array_equal(jax.random.key_data(inside.key), jax.random.key_data(outside.key))

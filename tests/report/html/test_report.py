@@ -104,6 +104,31 @@ def test_runs_of_a_sweep_are_compared(tmp_path):
     assert [path.name for path in find_runs([str(tmp_path / "sweep")])] == ["lam-0.0", "lam-0.5"]
 
 
+def test_what_was_reached_stands_before_the_options(tmp_path):
+    """A screen may not have room for all columns, and a table of runs without their scores says nothing."""
+    runs = [write_run(tmp_path / f"lam-{lam}", options={"learner.lam": lam}) for lam in (0.0, 0.5)]
+    report(*runs, out=tmp_path / "report.html")
+    heads = column_names(tmp_path / "report.html")
+    assert heads[:3] == ["run", "mean", "IQM"]  # one environment, which the charts name
+    assert heads.index("over run") < heads.index("learner.lam") < heads.index("seeds")
+    report(runs[0], write_run(tmp_path / "b", base="acrobot"), out=tmp_path / "two.html")
+    assert column_names(tmp_path / "two.html")[:3] == ["run", "environment", "mean"]
+
+
+def column_names(page: Path) -> list[str]:
+    """Of the table of results."""
+    head = page.read_text().partition("Results of all runs")[2].partition("</thead>")[0]
+    return [re.sub(r"<[^>]*>", "", cell).strip(" ↕") for cell in re.findall(r"<th.*?</th>", head)]
+
+
+def test_one_seed_has_no_interval(tmp_path):
+    for lam, height in ((0.5, 200.0), (0.0, 100.0)):
+        write_run(tmp_path / "sweep" / f"lam-{lam}", height, 1, {"learner.lam": lam})
+    page = report(tmp_path / "sweep", out=tmp_path / "report.html")
+    assert page.has("1.00 ") and page.has("0.00 ") and not page.has("[1.00, 1.00]") and not page.has("[nan")
+    assert page.has("which a run of one seed cannot have")
+
+
 def test_runs_in_different_environments_are_not_compared(tmp_path):
     runs = [write_run(tmp_path / "a"), write_run(tmp_path / "b", base="acrobot")]
     page = report(*runs, out=tmp_path / "report.html")

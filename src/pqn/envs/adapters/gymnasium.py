@@ -194,7 +194,10 @@ class GymnasiumEnv:
         Raises:
           EnvError: the environment has no pictures, or a package that draws them is missing.
         """
-        pictures = _explained(self.spec.name, self._envs.render)
+        try:
+            pictures = _explained(self.spec.name, self._envs.render)
+        except NotImplementedError:  # of gymnasium.Env, whose method an environment may leave as it is
+            pictures = None
         if pictures is None or any(picture is None for picture in pictures):
             raise EnvError(f"{self.spec.name} has no pictures: it has no render mode rgb_array.")
         return np.stack(pictures)

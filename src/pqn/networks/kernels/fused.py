@@ -5,8 +5,8 @@ multiprocessor computes all layers of one sample. The output of a layer goes thr
 layer reads it at other positions; so does what the backward pass needs. The gradients of the weights are sums over all
 samples. They are a third kernel, which runs once per layer.
 
-The kernels use Pallas' Triton backend, which is deprecated in JAX 0.11. `network.conv = matmul` computes the same
-without it.
+The kernels use Pallas' Triton backend, which is deprecated in JAX 0.11 and goes away in a later version. This module
+cannot be imported then, and networks compute the same without it: see `kernels.convolutions`.
 """
 
 from __future__ import annotations

@@ -62,12 +62,13 @@ class Layout(NamedTuple):
 
     @staticmethod
     def of(config: Config, spec: EnvSpec, count: int) -> Layout:
-        """The layout of a run whose environments are split into `count` groups."""
-        num_greedy = config.simulators.greedy_envs if config.eval.count else 0
+        """The layout of a run, or of each of its shards, whose environments are split into `count` groups."""
+        num_train = config.env.num_envs // config.shards
+        num_greedy = (config.simulators.greedy_envs if config.eval.count else 0) // config.shards
         return Layout(
-            groups=split_into_groups(config.env.num_envs, num_greedy, count),
+            groups=split_into_groups(num_train, num_greedy, count),
             num_seeds=config.seeds,
-            num_train=config.env.num_envs,
+            num_train=num_train,
             num_greedy=num_greedy,
             num_agents=spec.num_agents,
             steps=config.learner.rollout_steps,

@@ -33,6 +33,9 @@ def join_groups(actor: Actor, layout: Layout, collected: Collected, hyper: Hyper
     carries = join_train([_stacked(steps.carries) for steps in groups], layout.groups, axis=1)
     last_value = join_train([steps.note[-1].value for steps in groups], layout.groups, axis=0)
     data = rollout.assemble(records, carries, stream.window, last_value, collected.final_value, hyper)
+    if actor.config.keeps_last_seen:
+        seen = [observed.seen(actor) for observed in stream.observed]
+        data = data._replace(last_seen=join_train(seen, layout.groups, axis=0))
     outcomes = join_train([steps.outcomes() for steps in groups], layout.groups, axis=1)
     episode, finished = _count(stream.episode, outcomes)
     window = rollout.last_steps(records, layout.burn_in)

@@ -19,13 +19,23 @@ from pqn.types import Array, Draw, Policy, PyTree
 
 
 class Player:
-    """Plays episodes with one actor; its functions are compiled once, however often it plays."""
+    """Plays episodes with one actor; its functions are compiled once, however often it plays.
 
-    def __init__(self, actor: Actor, num_seeds: int, epsilon: float):
-        self.actor, self.num_seeds = actor, num_seeds
+    Args:
+      actor: who acts.
+      num_seeds: S.
+      epsilon: how often it acts at random.
+      part: which share of the episodes it plays, of
+      parts: equal shares. Together, the shares are what one player would play.
+    """
+
+    def __init__(self, actor: Actor, num_seeds: int, epsilon: float, part: int = 0, parts: int = 1):
+        self.actor, self.num_seeds, self.part, self.parts = actor, num_seeds, part, parts
 
         def act_one(policy: Policy, observed: Observed, key: Array, t: Array) -> tuple[PyTree, Array]:
-            uniform = jax.random.uniform(jax.random.fold_in(key, t), observed.first.shape)
+            own, *rest = observed.first.shape
+            of_all = jax.random.uniform(jax.random.fold_in(key, t), (parts * own, *rest))
+            uniform = of_all[part * own : (part + 1) * own]
             carry, action, _ = actor.act(policy, observed.carry, observed.seen(actor), Draw(uniform, epsilon))
             return carry, action
 
@@ -36,16 +46,20 @@ class Player:
     ) -> Evaluation:
         """The first full episode of `episodes` fresh environments for each of S seeds; returns NumPy arrays [S, E].
 
+        E is its share of the episodes, which `parts` must divide.
+
         An environment whose episode has ended is stepped on until the longest one ends; its later steps do not count.
         """
         reset_keys, explore_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
-        groups = split_into_groups(episodes, 0, 1)
+        seeds = env_seeds(reset_keys, episodes).reshape(self.num_seeds, self.parts, -1)[:, self.part]
+        own = seeds.shape[1]
+        groups = split_into_groups(own, 0, 1)
         simulators = Simulators(make_env, self.num_seeds, groups, first_seed=self.actor.config.seed)
         try:
             no_greedy = np.zeros((self.num_seeds, 0), np.int64)
-            (timestep,) = simulators.reset(env_seeds(reset_keys, episodes), no_greedy)
-            result = self._nothing_played(episodes, list(timestep.info))
-            action = from_host(np.zeros((self.num_seeds, episodes, self.actor.spec.num_agents), np.int32))
+            (timestep,) = simulators.reset(seeds, no_greedy)
+            result = self._nothing_played(own, list(timestep.info))
+            action = from_host(np.zeros((self.num_seeds, own, self.actor.spec.num_agents), np.int32))
             carry = self.actor.initial_carry(*action.shape)
             for t in range(max_steps):
                 carry, action = self._act(policy, Observed.of(timestep, action, carry), explore_keys, np.int32(t))

@@ -16,9 +16,15 @@ def env_seeds(keys: Array, count: int) -> np.ndarray:
     return np.asarray(bits).astype(np.int64)
 
 
-def episode_seeds(run_seeds: Array, layout: Layout, update: int) -> tuple[np.ndarray, np.ndarray]:
-    """Seeds [S, N] and [S, E] of the training and the greedy environments that start after `update` updates."""
+def episode_seeds(
+    run_seeds: Array, layout: Layout, update: int, shard: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Seeds [S, N] and [S, E] of the training and the greedy environments that start after `update` updates.
+
+    Each shard of a run that has several gets seeds of its own, whichever process it is in.
+    """
     keys = jax.vmap(lambda seed: seed_keys(seed).env)(run_seeds)
+    keys = keys if shard is None else _fold(keys, shard)
     keys = _fold(keys, update) if update else keys
     return env_seeds(keys, layout.num_train), env_seeds(_fold(keys, NO_UPDATE), layout.num_greedy)
 

@@ -28,8 +28,23 @@ class Started(NamedTuple):
     saved_shape: PyTree  # shapes of what `Simulators.save` returns; () where it cannot or need not be called
 
 
-def start_simulators(make_env: HostFactory, algorithm: Algorithm, layout: Layout, run_seeds: Array) -> Started:
+def start_simulators(
+    make_env: HostFactory,
+    algorithm: Algorithm,
+    layout: Layout,
+    run_seeds: Array,
+    shard: int | None = None,
+    collector: Collector | None = None,
+) -> Started:
     """Starts the simulators of a run, and their first episodes.
+
+    Args:
+      make_env: makes a `HostEnv` of a given size.
+      algorithm: whose actor acts.
+      layout: the groups of simulators.
+      run_seeds: the S seeds of the run.
+      shard: the shard that they are of, in a run that has several.
+      collector: that of another shard, to be used for this one, too.
 
     Raises:
       EnvFailed: a simulator failed. Those that had been started are closed.
@@ -39,9 +54,9 @@ def start_simulators(make_env: HostFactory, algorithm: Algorithm, layout: Layout
     simulators = Simulators(make_env, layout.num_seeds, layout.groups, reserve_cores, config.seed)
     with contextlib.ExitStack() as unless_started:
         unless_started.callback(simulators.close)
-        timesteps = simulators.reset(*episode_seeds(run_seeds, layout, update=0))
+        timesteps = simulators.reset(*episode_seeds(run_seeds, layout, 0, shard))
         first: list[TimeStep] = jax.tree.map(np.array, timesteps)  # copies: the arrays are the simulators' own
-        collector = Collector(algorithm, layout, first[0], config.eval.epsilon)
+        collector = collector or Collector(algorithm, layout, first[0], config.eval.epsilon)
         greedy = GreedyEpisodes(layout, list(first[0].info))
         # With overlap a rollout is always being collected, and no checkpoint holds it.
         saves = simulators.can_save and not config.simulators.overlap

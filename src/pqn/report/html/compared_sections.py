@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from pqn.report.html import comparison
 from pqn.report.html.gather import RunRecord
 from pqn.report.html.markup import Child, Html, element
@@ -12,25 +14,18 @@ from pqn.runs.configs import flat
 def results(runs: list[RunRecord]) -> list[Child]:
     """The table to sort."""
     options = comparison.varied(runs)
-    names = (
-        "run",
-        "environment",
-        *options,
-        "seeds",
-        "steps",
-        "mean",
-        "IQM",
-        "95 % low",
-        "95 % high",
-        "over run",
-        "steps/s",
-    )
+    several = len(comparison.by_environment(runs)) > 1
+    # What was reached comes before the options: a screen may not have room for all columns.
+    outcomes = ("mean", "IQM", "95 % low", "95 % high", "over run")
+    names = ("run", *(("environment",) if several else ()), *outcomes, *options, "seeds", "steps", "steps/s")
     rows = []
     for run in runs:
         chosen = flat(run.config)
         ours = [_option(chosen[name]) for name in options]
-        counts = [cell(run.config.seeds), cell(run.steps)]
-        rows.append([run.label, run.config.env.name, *ours, *counts, *_outcome(comparison.outcome(run))])
+        found = comparison.outcome(run)
+        counts = [cell(run.config.seeds), cell(run.steps), cell(found.steps_per_second)]
+        where = [run.config.env.name] if several else []
+        rows.append([run.label, *where, *_outcome(found), *ours, *counts])
     note = (
         "Greedy returns of the last evaluation. IQM: interquartile mean over seeds, with its bootstrap interval. "
         "“Over run”: mean over all evaluations, which is higher for a run that learned earlier."
@@ -55,7 +50,7 @@ def matrix(env: str, runs: list[RunRecord]) -> list[Child]:
     )
     note = (
         "Of a seed of each, drawn at random, by the last greedy evaluation; a draw counts half. "
-        "In brackets: 95 % bootstrap interval."
+        "In brackets: 95 % bootstrap interval, which a run of one seed cannot have."
     )
     left = len(runs) - len(shown)
     return [
@@ -67,7 +62,8 @@ def matrix(env: str, runs: list[RunRecord]) -> list[Child]:
 def _probability(pair: comparison.Pair | None) -> Html:
     if pair is None:
         return element("td", NONE, class_="number")
-    interval = element("span", f"[{pair.low:.2f}, {pair.high:.2f}]", class_="interval")
+    known = "" if math.isnan(pair.low) else f"[{pair.low:.2f}, {pair.high:.2f}]"
+    interval = element("span", known, class_="interval")
     return element("td", f"{pair.probability:.2f} ", interval, class_=f"number share-{round(10 * pair.probability)}")
 
 
@@ -77,5 +73,4 @@ def _option(entry: object) -> Child:
 
 
 def _outcome(found: comparison.Outcome) -> list[Child]:
-    numbers = (found.mean, found.iqm, found.low, found.high, found.over_run, found.steps_per_second)
-    return [cell(entry) for entry in numbers]
+    return [cell(entry) for entry in (found.mean, found.iqm, found.low, found.high, found.over_run)]

@@ -34,7 +34,7 @@ class Pair:
     """How probable it is that a run of ours is better than one of theirs."""
 
     probability: float
-    low: float
+    low: float  # NaN where one of them has a single seed
     high: float
 
 
@@ -81,5 +81,6 @@ def _pair(ours: np.ndarray, theirs: np.ndarray) -> Pair | None:
     probability = probability_of_improvement(ours, theirs)
     if np.isnan(probability):
         return None
-    low, high = improvement_interval(ours, theirs, resamples=1000)
+    several = min(len(ours), len(theirs)) > 1
+    low, high = improvement_interval(ours, theirs, resamples=1000) if several else (np.nan, np.nan)
     return Pair(probability, float(low), float(high))

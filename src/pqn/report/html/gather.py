@@ -52,12 +52,12 @@ class RunRecord:
     stability: dict[str, object] | None
     pictures: list[Picture]
     evaluation: Evaluation | None
+    saved: int = 0  # steps of the newest checkpoint
 
     @property
     def steps(self) -> int:
         """Environment steps of each seed so far."""
-        done = [row["step"] for row in self.rows if isinstance(row.get("step"), int)]
-        return max(done, default=0)
+        return max([self.saved, *(row["step"] for row in self.rows if isinstance(row.get("step"), int))])
 
     @property
     def preset(self) -> Config | None:
@@ -140,6 +140,7 @@ def _read_run(path: Path, warn: Warn) -> RunRecord:
         _object(directory, STABILITY) or None,
         find_pictures(path, warn),
         _last_evaluation(rows),
+        directory.saved_update() * opened.config.steps_per_update,
     )
 
 
