@@ -107,12 +107,16 @@ def test_the_host_collects_what_the_compiled_loop_collects(env, options, loose):
 
 
 def test_a_whole_run_on_the_host_equals_one_inside_jax():
-    """Bit for bit: without values of truncated episodes, see `CASES`."""
-    env, options = Counter(), {"learner.bootstrap_truncation": False}
-    inside = run_updates(CompiledProgram(tiny(options), lambda n: JaxTwin(env, n)), 4)
-    program = host_program(env, options)
+    """Up to a last digit: two programs, in which XLA may order the sums of a gradient differently."""
+    env = Counter()
+    inside = run_updates(CompiledProgram(tiny(), lambda n: JaxTwin(env, n)), 4)
+    program = host_program(env)
     outside, totals = program.chunk(program.init(), 4)
-    jax.tree.map(np.testing.assert_array_equal, inside.learner, outside.learner)
+
+    def same(a, b):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6 * np.abs(a).max())
+
+    jax.tree.map(same, inside.learner, outside.learner)
     np.testing.assert_array_equal(jax.random.key_data(inside.key), jax.random.key_data(outside.key))
     assert totals["episodes"][0] > 0 and np.isfinite(totals["loss"][0])
 
