@@ -9,6 +9,7 @@ import functools
 import json
 import sys
 import tempfile
+from typing import cast
 
 import jax
 import numpy as np
@@ -18,9 +19,11 @@ from bench.collectives import computations, joined
 from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs import registry
+from pqn.programs.base import Program, RunState
 from pqn.programs.spread import SpreadProgram, groups_of
 from pqn.runs import checkpoint
 from pqn.runs.state_tree import flatten
+from pqn.training.initial import start_from
 
 UPDATES = 3
 MEMORY = {
@@ -97,6 +100,17 @@ def resumed(case: str) -> dict[int, dict[str, np.ndarray]]:
     return after
 
 
+def started_from(case: str) -> list[dict[str, np.ndarray]]:
+    """The state one update after the start from weights that one device has trained, for each number of devices."""
+    first, *_ = counts = CASES[case][1]
+    program = program_of(case, first)
+    (trained,), _ = program.chunk(program.init(), UPDATES)  # one device, and therefore one group
+    policy = jax.device_get(program.algorithm.policy(trained.learner))
+    programs = [program_of(case, devices) for devices in counts]
+    starts = [start_from(cast(Program, one), cast(RunState, one.init()), policy) for one in programs]
+    return [flatten(one.snapshot(one.chunk(start, 1)[0]))[1] for one, start in zip(programs, starts, strict=True)]
+
+
 def difference(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> float:
     """The largest difference, relative to the largest number of an array; infinity where integers differ.
 
@@ -130,6 +144,8 @@ def main() -> None:
         if case in ("seeds", "shards"):
             *others, last = resumed(case).values()
             row["resumed"] = [difference(last, other) for other in others]
+        if case == "seeds":
+            row["init_from"] = difference(*started_from(case))
         if case == "shards":
             row["collectives"] = collectives(case)
         print(json.dumps(row), flush=True)

@@ -29,8 +29,9 @@ class Norm(nn.Module):
         if self.kind == "layer":
             return LayerNorm()(x)
         if self.kind == "batch":
-            axes = cast(str, shards.axes()) or None  # flax declares one name, and takes several
-            return nn.BatchNorm(use_running_average=not train, dtype=x.dtype, axis_name=axes)(x)
+            if shards.axes():
+                return BatchNormOfShards(name="BatchNorm_0")(x, train)  # flax's own name: a checkpoint fits both
+            return nn.BatchNorm(use_running_average=not train, dtype=x.dtype)(x)
         if self.kind == "batch_renorm":
             return BatchRenorm()(x, train)
         return x
@@ -117,12 +118,51 @@ def spread(vector: Array, shape: tuple[int, ...]) -> Array:
 
 
 @spread.defjvp
-def _spread_jvp(shape: tuple[int, ...], primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+def _variancejvp(shape: tuple[int, ...], primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
     (tangent,) = tangents
     if len(shape) > 2:
         tangent = jnp.broadcast_to(tangent, (1, *shape[1:]))
         tangent = jax.lax.optimization_barrier(tangent)  # otherwise the compiler merges the two sums
     return spread(*primals, shape), jnp.broadcast_to(tangent, shape)
+
+
+def moments(x: Array, near: Array, joined: bool) -> tuple[Array, Array]:
+    """Mean and variance of a batch, `joined` over all its shards; `near` is a guess of the mean that they share."""
+    over = tuple(range(x.ndim - 1))
+    mean, var = jnp.mean(x, over), jnp.var(x, over)
+    if not (joined and shards.axes()):
+        return mean, var
+    # One collective for both. Squares are taken of distances to `near`: of the numbers themselves they would cancel
+    # where the mean is large.
+    away = mean - near
+    away, square = shards.mean(jnp.stack([away, var + jnp.square(away)]))
+    return near + away, jnp.maximum(square - jnp.square(away), 0.0)
+
+
+class BatchNormOfShards(nn.Module):
+    """`flax.linen.BatchNorm` for a batch in several shards, with the same variables.
+
+    Flax takes the variance as E[x²] − E[x]², which loses digits, and others on one device than on several.
+    """
+
+    momentum: float = 0.99
+    epsilon: float = 1e-5
+
+    @nn.compact
+    def __call__(self, x: Array, train: bool) -> Array:
+        size = x.shape[-1]
+        mean = self.variable("batch_stats", "mean", lambda: jnp.zeros(size))
+        var = self.variable("batch_stats", "var", lambda: jnp.ones(size))
+        scale = self.param("scale", nn.initializers.ones_init(), (size,))
+        bias = self.param("bias", nn.initializers.zeros_init(), (size,))
+        wide = x.astype(jnp.float32)
+        center, variance = mean.value, var.value
+        if train:
+            center, variance = moments(wide, mean.value, joined=not self.is_initializing())
+            if not self.is_initializing():
+                mean.value = self.momentum * mean.value + (1.0 - self.momentum) * center
+                var.value = self.momentum * var.value + (1.0 - self.momentum) * variance
+        return ((wide - center) * (jax.lax.rsqrt(variance + self.epsilon) * scale) + bias).astype(x.dtype)
 
 
 class BatchRenorm(nn.Module):
@@ -155,7 +195,7 @@ class BatchRenorm(nn.Module):
         if not train:
             normal = (wide - mean.value) * jax.lax.rsqrt(var.value + self.epsilon)
             return (normal * scale + bias).astype(x.dtype)
-        batch_mean, batch_var = self._moments(wide, mean.value)
+        batch_mean, batch_var = moments(wide, mean.value, joined=not self.is_initializing())
         sigma, running = jnp.sqrt(batch_var + self.epsilon), jnp.sqrt(var.value + self.epsilon)
         warm = updates.value >= self.warm_up
         r = jnp.where(warm, jnp.clip(sigma / running, 1.0 / self.r_max, self.r_max), 1.0)
@@ -168,15 +208,3 @@ class BatchRenorm(nn.Module):
             var.value = var.value + share * (batch_var - var.value)
             updates.value = cast(Array, optax.safe_increment(updates.value))  # never overflows
         return (((wide - batch_mean) / sigma * r + d) * scale + bias).astype(x.dtype)
-
-    def _moments(self, x: Array, near: Array) -> tuple[Array, Array]:
-        """Mean and variance of a batch, over all its shards; `near` is a guess of the mean that all shards share."""
-        over = tuple(range(x.ndim - 1))
-        mean, var = jnp.mean(x, over), jnp.var(x, over)
-        if not shards.axes() or self.is_initializing():
-            return mean, var
-        # One collective for both. Squares are taken of distances to `near`: of the numbers themselves they would
-        # cancel where the mean is large.
-        away = mean - near
-        away, square = shards.mean(jnp.stack([away, var + jnp.square(away)]))
-        return near + away, jnp.maximum(square - jnp.square(away), 0.0)

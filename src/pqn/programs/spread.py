@@ -44,6 +44,10 @@ class Group(NamedTuple):
     seeds: int
     devices: tuple[Device, ...]
 
+    def of(self, tree: PyTree) -> PyTree:
+        """What is its own of arrays [S, ...] of all seeds."""
+        return jax.tree.map(lambda x: x[self.first : self.first + self.seeds], tree)
+
 
 def groups_of(seeds: int, shards: int, devices: Sequence[Device]) -> list[Group]:
     """Spreads seeds × shards over as many of the devices as divide them evenly, seeds first.
@@ -121,8 +125,7 @@ class SpreadProgram:
 
     def chunk(self, state: PyTree, count: int, before: Totals | None = None) -> tuple[tuple[RunState, ...], Totals]:
         def run(part: CompiledProgram, state: RunState, group: Group) -> tuple[RunState, Totals]:
-            own = {name: value[group.first : group.first + group.seeds] for name, value in (before or {}).items()}
-            return part.chunk(state, count, own or None)
+            return part.chunk(state, count, group.of(before) if before else None)
 
         done = self._each(run, self.parts, state, self.groups)
         return tuple(state for state, _ in done), self._whole([totals for _, totals in done])
@@ -150,10 +153,7 @@ class SpreadProgram:
         return _joined(saved)
 
     def restore(self, saved: RunState, note: Callable[[str], None]) -> tuple[RunState, ...]:
-        def own(group: Group) -> RunState:
-            return jax.tree.map(lambda x: x[group.first : group.first + group.seeds], saved)
-
-        return tuple(part.restore(own(group), note) for part, group in zip(self.parts, self.groups, strict=True))
+        return tuple(part.restore(group.of(saved), note) for part, group in zip(self.parts, self.groups, strict=True))
 
     def part_of(self, state: PyTree, index: int) -> tuple[CompiledProgram, RunState, int]:
         """The program that has a seed, counted from 0, its state, and the number of the seed in it."""

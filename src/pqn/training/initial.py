@@ -7,7 +7,7 @@ many seeds, in order.
 from __future__ import annotations
 
 import os
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import jax
 import numpy as np
@@ -18,9 +18,10 @@ from pqn.config import Config
 from pqn.errors import CheckpointError, ConfigError
 from pqn.fields import brief
 from pqn.programs.base import Program, RunState
+from pqn.programs.spread import SpreadProgram
 from pqn.runs.opened import open_run
 from pqn.runs.state_tree import name_of
-from pqn.types import Policy
+from pqn.types import Policy, PyTree
 
 InitFrom = str | os.PathLike[str] | Agent
 PARTS = ("params", "stats")  # of a `Policy`, and of a learner's state under the same names
@@ -93,6 +94,9 @@ def fitted(weights: Weights, algorithm: Algorithm, config: Config) -> Policy:
 
 def start_from(program: Program, state: RunState, policy: Policy) -> RunState:
     """A fresh state with other weights [S, ...], which lie where the fresh ones did."""
+    if isinstance(program, SpreadProgram):  # a state for each group of seeds
+        groups: PyTree = zip(program.parts, state, program.groups, strict=True)
+        return cast(RunState, tuple(start_from(part, own, group.of(policy)) for part, own, group in groups))
     fresh = program.algorithm.policy(state.learner)
     placed = jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), policy, fresh)
     return state._replace(learner=program.algorithm.with_policy(state.learner, placed))

@@ -57,9 +57,17 @@ MUTATIONS = [
     mutation(
         "shards-own-batch-norm",
         "networks/norms.py",
-        "axis_name=axes)(x)",
-        "axis_name=None)(x)",
+        "            if shards.axes():\n                return BatchNormOfShards",
+        "            if False:\n                return BatchNormOfShards",
         "Every shard normalises by its own batch.",
+        f"{STATISTICS}[batch]",
+    ),
+    mutation(
+        "shards-batch-norm-forgets-at-once",
+        "networks/norms.py",
+        "self.momentum * mean.value + (1.0 - self.momentum) * center",
+        "center",
+        "Acting normalises by the last minibatch alone.",
         f"{STATISTICS}[batch]",
     ),
     mutation(
