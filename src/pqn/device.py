@@ -24,8 +24,8 @@ R = TypeVar("R")
 _GPU: dict[str, bool | str] = {"xla_gpu_enable_while_loop_double_buffering": True}
 # Kernels that do not wait for each other run side by side: a tenth to a fifth of a small network's step.
 _SIDE_BY_SIDE: dict[str, bool | str] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
-SECONDS_TO_DOUBLE = 4.0  # what the first takes the compiler: two for MinAtar, five for Overcooked, ten for SMAX
-# Programs that run once, or seldom and not for long, compile in less than half the time. They might round otherwise;
+SECONDS_TO_DOUBLE = 2.0  # of a processor, for the first: two for MinAtar and Overcooked, but ten for SMAX
+# Programs that run once, or seldom and not for long, compile in 0.3 to 0.7 of the time. They might round otherwise;
 # fresh states and evaluations of the presets that were compared are the same in every bit.
 _CPU_IN_HASTE: dict[str, bool | str] = {
     "xla_cpu_use_fusion_emitters": False,
@@ -50,7 +50,7 @@ def hasty_options(env: object = None) -> CompilerOptions:
 
 def worth_doubling(iterations: int) -> bool:
     """Whether loops that make so many iterations in a run are to be doubled by the compiler."""
-    return jax.default_backend() == "gpu" and iterations * SECONDS_PER_ITERATION > SECONDS_TO_DOUBLE
+    return jax.default_backend() == "gpu" and iterations * SECONDS_PER_ITERATION / 2 > SECONDS_TO_DOUBLE
 
 
 def unroll(steps: int) -> int:

@@ -138,25 +138,21 @@ def collect(
         stream = stream._replace(env=env_state, **seen._asdict(), carry=carry, episode=episode)
         return Collecting(stream, finished, ends), record
 
-    def window(c: Collecting, uniform: Array) -> tuple[Collecting, StepRecord]:
-        """Some steps, from whose start on the next segment's memory is warmed up, if they are the last ones."""
-        c = c._replace(stream=c.stream._replace(window_carry=c.stream.carry))
-        return jax.lax.scan(step, c, uniform)
+    def window(c: Collecting, uniform: Array) -> tuple[Collecting, StepRecord]:  # memory may be warmed up from here on
+        return jax.lax.scan(step, c._replace(stream=c.stream._replace(window_carry=c.stream.carry)), uniform)
 
     def segment(c: Collecting, uniform: Array) -> tuple[Collecting, tuple[PyTree, StepRecord]]:
         before = c.stream.window_carry if burn_in else c.stream.carry
-        if burn_in and length % burn_in == 0:  # then one loop does: its body, an environment, is compiled once
-            windows = uniform.reshape(length // burn_in, burn_in, *uniform.shape[1:])
-            c, records = jax.lax.scan(window, c, windows)
-            return c, (before, jax.tree.map(lambda x: x.reshape(length, *x.shape[2:]), records))
-        pieces = []
-        if length > burn_in:
-            c, records = jax.lax.scan(step, c, uniform[: length - burn_in], unroll=length == 1)
-            pieces.append(records)
-        if burn_in:
-            c, records = window(c, uniform[length - burn_in :])
-            pieces.append(records)
-        return c, (before, jax.tree.map(lambda *x: jnp.concatenate(x), *pieces))
+        if not burn_in:
+            c, records = jax.lax.scan(step, c, uniform, unroll=length == 1)
+        elif length % burn_in == 0:  # then one loop does: its body, an environment, is compiled once
+            c, records = jax.lax.scan(window, c, uniform.reshape(-1, burn_in, *uniform.shape[1:]))
+            records = jax.tree.map(lambda x: x.reshape(length, *x.shape[2:]), records)
+        else:
+            c, earlier = jax.lax.scan(step, c, uniform[: length - burn_in])
+            c, last = window(c, uniform[length - burn_in :])
+            records = jax.tree.map(lambda *x: jnp.concatenate(x), earlier, last)
+        return c, (before, records)
 
     c = Collecting(stream, none_finished(env, stream), _no_ends(env, actor, stream))
     (stream, finished, ends), (carries, records) = jax.lax.scan(segment, c, uniform)
@@ -194,15 +190,11 @@ def assemble(
     the loss leaves it out.
     """
     value = records.note.value
-
-    def like(x: Array) -> Array:  # with an agent axis where values have one
-        return expand(x, value)
-
-    reward = like(hyper.reward_scale * records.reward)
+    reward = expand(hyper.reward_scale * records.reward, value)
     if final_value is not None and records.bootstrap is not None:
-        reward = reward + jnp.where(like(records.bootstrap), hyper.gamma * final_value, 0.0)
+        reward = reward + jnp.where(expand(records.bootstrap, value), hyper.gamma * final_value, 0.0)
     ends = records.done if records.valid is None else records.done | ~records.valid
-    discount = like(jnp.where(ends, 0.0, hyper.gamma))
+    discount = expand(jnp.where(ends, 0.0, hyper.gamma), value)  # with an agent axis where values have one
     return Rollout(
         inputs=records.inputs,
         avail=records.avail,

@@ -42,8 +42,8 @@ COLLECTING = [
     mutation(
         "rollout-truncation-is-the-end",
         ROLLOUT,
-        "jnp.where(like(records.bootstrap), hyper.gamma * final_value, 0.0)",
-        "jnp.where(like(records.bootstrap), 0.0 * final_value, 0.0)",
+        "jnp.where(expand(records.bootstrap, value), hyper.gamma * final_value, 0.0)",
+        "jnp.where(expand(records.bootstrap, value), 0.0 * final_value, 0.0)",
         "A time limit counts as a terminal state.",
         "programs/test_rollout.py::test_truncated_steps_carry_the_value_of_their_true_successor",
     ),
