@@ -24,7 +24,6 @@ from jax.experimental import topologies
 
 from bench.kernels import TARGET, computations, loops
 from pqn.cli.options import pair
-from pqn.device import compiler_options
 from pqn.envs import registry
 from pqn.presets import preset
 from pqn.programs.compiled import CompiledProgram
@@ -80,7 +79,7 @@ def program_for(name: str, count: int) -> CompiledProgram:
 
 def measure(name: str, count: int, gbps: float, latency: float) -> dict[str, Any]:
     program = program_for(name, count)
-    compiled = program.lower_chunk().compile(compiler_options(program.env, program.doubled))
+    compiled = program.lower_chunk().compile(program.options)
     found, entry = computations(compiled.as_text())
     ((body, _),) = loops(found[entry])  # as many updates as asked for, at run time
     every = per_run(found, body)

@@ -81,10 +81,10 @@ def test_a_cpu_is_given_the_function_as_it_is():
 def test_the_compiler_knows_the_options_we_give_it_on_a_gpu(monkeypatch):
     """A release of XLA without one of them would stop every run on a GPU; any backend knows their names."""
     monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
-    together, serial = compiler_options(), compiler_options(Looping())
+    together, serial, several = compiler_options(), compiler_options(Looping()), compiler_options(devices=2)
     monkeypatch.undo()
-    assert serial and together and serial.items() < together.items()
-    for options in (serial, together):
+    assert serial and together and several and serial.items() < together.items() < several.items()
+    for options in (serial, together, several):
         assert jax.jit(lambda x: x + 1).lower(1).compile(options)(1) == 2
 
 

@@ -24,6 +24,8 @@ R = TypeVar("R")
 _GPU: dict[str, bool | str] = {"xla_gpu_enable_while_loop_double_buffering": True}
 # Kernels that do not wait for each other run side by side: a tenth to a fifth of a small network's step.
 _SIDE_BY_SIDE: dict[str, bool | str] = {"xla_gpu_command_buffer_scheduling_mode": "CONCURRENT"}
+# All gradients are one collective operation; by default XLA makes several where they are more than 30 MB.
+_SEVERAL: dict[str, bool | str] = {"xla_gpu_all_reduce_combine_threshold_bytes": str(2**31 - 1)}
 SECONDS_TO_DOUBLE = 2.0  # of a processor, for the first: two for MinAtar and Overcooked, but ten for SMAX
 # Programs that run once, or seldom and not for long, compile in 0.3 to 0.7 of the time. They might round otherwise;
 # fresh states and evaluations of the presets that were compared are the same in every bit.
@@ -34,13 +36,13 @@ _CPU_IN_HASTE: dict[str, bool | str] = {
 LOOPS_UP_TO = 5000  # unroll a loop only if the result has at most this many operations; environments may say less
 
 
-def compiler_options(env: object = None, double: bool = True) -> CompilerOptions:
-    """How to compile a program that steps `env`, if it steps any, and that runs long enough to `double` its loops."""
+def compiler_options(env: object = None, double: bool = True, devices: int = 1) -> CompilerOptions:
+    """How to compile a program of `devices` that steps `env`, if any, and runs long enough to `double` its loops."""
     if jax.default_backend() != "gpu":
         return None
     # A step with loops in it is not one graph of kernels but many small ones: slower side by side.
     small = getattr(env, "loops_up_to", LOOPS_UP_TO) >= LOOPS_UP_TO
-    return (_GPU if double else {}) | (_SIDE_BY_SIDE if small else {})
+    return (_GPU if double else {}) | (_SIDE_BY_SIDE if small else {}) | (_SEVERAL if devices > 1 else {})
 
 
 def hasty_options(env: object = None) -> CompilerOptions:

@@ -20,6 +20,7 @@ from pqn.algorithms.base import Hyper, LearnerState
 from pqn.algorithms.packing import named
 from pqn.config import Config
 from pqn.device import (
+    CompilerOptions,
     compiler_options,
     copied,
     hasty_options,
@@ -166,7 +167,7 @@ class CompiledProgram:
         """Compiles the three programs side by side; with a warm compilation cache this is a matter of loading them."""
         began = time.perf_counter()
         hasty = hasty_options(self.env)
-        jobs = {"chunk": Job(self.lower_chunk, compiler_options(self.env, self.doubled))}
+        jobs = {"chunk": Job(self.lower_chunk, self.options)}
         if self.config.eval.count:
             jobs["evaluate"] = Job(self._lower_evaluate, hasty)
         jobs["init"] = Job(self._lower_init, hasty)
@@ -176,6 +177,11 @@ class CompiledProgram:
         shape = self.state_shape
         self.memory = MemoryPlan.of(shape.learner, shape.stream, self._rollout_shape(), most)
         self.compile_seconds = time.perf_counter() - began
+
+    @property
+    def options(self) -> CompilerOptions:
+        """How the updates are compiled."""
+        return compiler_options(self.env, self.doubled, len(self.mesh.devices))
 
     @property
     def doubled(self) -> bool:

@@ -167,7 +167,7 @@ class ShardedSimulatorProgram:
             "init": lambda: jax.jit(self._init, **places).lower(self.mesh.shaped(self.seeds, SAME)),
             "split": lambda: jax.jit(self._split).lower(key),
         }
-        options = compiler_options(None, self.doubled)
+        options = compiler_options(None, self.doubled, len(self.mesh.devices))
         self._compiled, self.trace_seconds = compile_all({name: Job(each, options) for name, each in lowered.items()})
         most = planned(self._compiled.values())
         require_memory(most)
