@@ -104,6 +104,7 @@ def test_arms_in_processes_one_of_which_is_killed_equal_serial_ones(tmp_path):
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("ray"), reason="the extra `ray` is not installed")
+@pytest.mark.slow  # a Ray of its own; that of sweeps is in the quick suite
 def test_arms_on_a_local_ray_equal_serial_ones(tmp_path):
     """With a relative --out, which the workers of Ray would not understand."""
     other = arm_of("baird", "expected-layer-l2")

@@ -64,6 +64,7 @@ def test_an_interrupted_search_goes_on_and_its_best_trial_is_reproduced(words, t
     assert main([*patient, "--seeds", "1"]) == 2 and "seeds is 1 in this search" in capsys.readouterr().err
 
 
+@pytest.mark.slow  # two processes that compile; the quick suite has two workers in one process
 def test_two_workers_at_once_make_one_search(words, tmp_path):
     """Together exactly as many trials as asked for, none twice and none lost; their values are those of runs alone."""
     command = [sys.executable, "-m", "pqn", *words, "--trials", "6", "--together", "1", "--no-pruning", "--quiet"]
