@@ -16,16 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import build, run_updates, tiny
+from explosive import Explosive
 from saved import read_tree, restore_latest
 
 import bench.kill
 import pqn
-from pqn.envs.contract import Outcome
 from pqn.errors import ConfigError, Diverged, RunError
 from pqn.progress import Progress, clock, format_line, human
 from pqn.runs import checkpoint
 from pqn.runs.metrics import read_metrics
-from pqn.types import EnvSpec
 
 QUIET = Progress(quiet=True)
 
@@ -200,19 +199,6 @@ def test_a_second_process_is_refused(tmp_path):
         run.write_json("config.json", tiny().to_dict())
         with pytest.raises(RunError, match="in use by"):
             pqn.resume(tmp_path / "run", progress=QUIET)
-
-
-class Explosive:
-    """Pays 1 until step 20 of an episode, then a number so large that its square, the loss, is infinite."""
-
-    spec = EnvSpec("explosive", (1,), np.dtype("float32"), 2)
-
-    def reset(self, key):
-        return jnp.int32(0), jnp.zeros(1)
-
-    def step(self, key, state, action):
-        reward = jnp.where(state >= 20, 1e30, 1.0)
-        return Outcome(state + 1, jnp.zeros(1), reward, jnp.zeros((), bool))
 
 
 def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(tmp_path):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from made import arm_of
+from test_runner import SMALL
 
 from pqn.experiments import campaign, envelope, runner
 from pqn.experiments.envelope import Envelope
@@ -25,20 +26,8 @@ from pqn.progress import Progress
 QUIET = Progress(quiet=True)
 TRAINED, FAILING = arm_of("classic", "pqn-cartpole"), arm_of("classic", "pqn-acrobot")
 COMPUTED = arm_of("baird", "sampled-layer-l2")
-# CartPole as in tests/conftest.py, whose program other tests compile; some seconds of it.
-LONG = {
-    "total_steps": 64 * 2500,
-    "learner.schedule_steps": 0,
-    "env.num_envs": 8,
-    "network.hidden": (16,),
-    "learner.rollout_steps": 8,
-    "learner.epochs": 2,
-    "learner.minibatches": 4,
-    "eval.num_envs": 4,
-    "eval.count": 2,
-    "log.rows": 4,
-    "save.checkpoints": 40,
-}
+# Some seconds of the small CartPole, whose program other tests compile.
+LONG = SMALL | {"total_steps": 64 * 2500, "save.checkpoints": 40}
 SHARE = 0.01
 
 

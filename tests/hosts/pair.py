@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -71,6 +72,15 @@ class Pair:
 
     def wait(self, number: int) -> int:
         return self.processes[number].wait(LIMIT)
+
+    def kill(self, victim: int) -> None:
+        """Kills one process; the other must end in time, name it, and say that nothing is lost."""
+        self.processes[victim].send_signal(signal.SIGKILL)
+        began = time.monotonic()
+        assert self.wait(1 - victim) == 2
+        assert time.monotonic() - began < 60  # 15 s of patience, on a busy machine
+        said = self.said(1 - victim)
+        assert said.startswith(f"pqn: process {victim} ") and "the last checkpoint is intact" in said
 
     def said(self, number: int) -> str:
         """The last line of a process."""

@@ -58,12 +58,7 @@ def test_a_killed_process_ends_the_other_and_nothing_is_lost(tmp_path, victim):
             assert time.monotonic() < deadline and pair.processes[0].poll() is None, pair.said(0)
             time.sleep(0.05)
         listening = {address for process in pair.processes for address in listens(process.pid)}
-        pair.processes[victim].send_signal(signal.SIGKILL)
-        began = time.monotonic()
-        assert pair.wait(1 - victim) == 2
-        assert time.monotonic() - began < 60  # 15 s of patience, on a busy machine
-    said = pair.said(1 - victim)
-    assert said.startswith(f"pqn: process {victim} ") and "the last checkpoint is intact" in said
+        pair.kill(victim)
     assert listening and all(address.is_loopback for address in listening)
     trained = checkpoint.read(checkpoint.latest(tmp_path / "run" / "checkpoints"))
     updates = int(trained.metadata["update"])

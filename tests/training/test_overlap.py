@@ -5,16 +5,15 @@ import os
 import signal
 import threading
 
-import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import tiny
+from explosive import Explosive
 from test_callbacks import same_learner
 
 import pqn
 from bench.kill import difference
 from pqn.callbacks import Moment
-from pqn.envs.contract import Outcome
 from pqn.errors import CheckpointError, Diverged, EnvFailed, Interrupted
 from pqn.programs.base import RunState
 from pqn.programs.compiled import CompiledProgram
@@ -23,7 +22,6 @@ from pqn.runs import checkpoint
 from pqn.runs.metrics import read_metrics
 from pqn.training.loop import Loop
 from pqn.training.saving import Saver
-from pqn.types import EnvSpec
 
 QUIET = Progress(quiet=True)
 TOGETHER = {"save.checkpoints": 5, "eval.count": 5, "save.keep": 10}
@@ -175,19 +173,6 @@ def test_a_signal_during_an_evaluation_saves_with_its_row(tmp_path, serial, monk
     resumed = pqn.resume(tmp_path / "run", progress=QUIET)
     assert difference(resumed.run, serial) is None
     same_learner(resumed.run, serial)
-
-
-class Explosive:
-    """Pays 1 until step 20 of an episode, then so much that the loss is infinite."""
-
-    spec = EnvSpec("explosive", (1,), np.dtype("float32"), 2)
-
-    def reset(self, key):
-        return jnp.int32(0), jnp.zeros(1)
-
-    def step(self, key, state, action):
-        reward = jnp.where(state >= 20, 1e30, 1.0)
-        return Outcome(state + 1, jnp.zeros(1), reward, jnp.zeros((), bool))
 
 
 def test_divergence_in_the_chunk_after_an_evaluation_keeps_its_checkpoint(tmp_path, monkeypatch):
