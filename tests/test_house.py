@@ -26,7 +26,20 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # A room may import from its own row and from the rows above.
 LAYERS = (
-    ("errors", "fields", "renamed", "types", "arrays", "loops", "shards", "device", "hosts", "terminal", "progress"),
+    (
+        "errors",
+        "fields",
+        "renamed",
+        "types",
+        "arrays",
+        "loops",
+        "traces",
+        "shards",
+        "device",
+        "hosts",
+        "terminal",
+        "progress",
+    ),
     ("returns", "exploration"),
     ("config",),
     ("envs",),

@@ -148,3 +148,21 @@ def test_what_cannot_be_resumed_says_why(change):
     WRONG[change](old)
     with pytest.raises(CheckpointError, match=r"cannot be resumed: .* the arrays of learner/opt/(mu|nu) do not have"):
         migrations.present(contents_of(old))
+
+
+def test_maps_of_craftax_become_as_narrow_as_they_are_now():
+    names = {"stream/env/inner/map": np.int32, "stream/env/spare/states/item_map": np.int32}
+    others = {"stream/env/inner/light_map": np.float32, "stream/env/inner/mob_map": bool}
+    arrays = {
+        name: (np.arange(2 * 9 * 48 * 48) % 40).reshape(2, 9, 48, 48).astype(kind) for name, kind in names.items()
+    }
+    arrays |= {name: np.ones((2, 9, 48, 48), kind) for name, kind in others.items()}
+    arrays["stream/env/map"] = np.zeros((2, 64, 64), np.int32)  # Classic has one floor and keeps its map
+    leaves = {name: Leaf(name, array.shape, array.dtype.name) for name, array in arrays.items()}
+    now = migrations.present(Contents(Path("x"), leaves, arrays, {}))
+    assert list(now.leaves) == list(leaves)
+    for name, array in arrays.items():
+        wanted = np.uint8 if name in names else array.dtype
+        assert now.arrays[name].dtype == wanted and now.leaves[name].dtype == np.dtype(wanted).name
+        np.testing.assert_array_equal(now.arrays[name], array)
+    assert migrations.present(now) == now

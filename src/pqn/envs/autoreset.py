@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from pqn.arrays import strong, where
-from pqn.device import LOOPS_UP_TO, write_out_loops
+from pqn.device import LOOPS_UP_TO, in_few_kernels
 from pqn.envs.contract import Outcome, SingleEnv
 from pqn.errors import EnvError
 from pqn.types import Array, PyTree, TimeStep
@@ -44,8 +44,8 @@ class Autoreset:
         self.spec = env.spec
         self.num_envs = num_envs
         self.loops_up_to = getattr(env, "loops_up_to", LOOPS_UP_TO)
-        self._reset_all = jax.vmap(write_out_loops(env.reset, self.loops_up_to))
-        self._step_all = jax.vmap(write_out_loops(env.step, self.loops_up_to))
+        self._reset_all = jax.vmap(in_few_kernels(env.reset, self.loops_up_to))
+        self._step_all = jax.vmap(in_few_kernels(env.step, self.loops_up_to))
         self._avail_all = _vmapped(env, "avail") if env.spec.masked else None
         self._world_all = _vmapped(env, "world_state") if env.spec.world_size else None
 

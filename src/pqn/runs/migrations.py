@@ -10,6 +10,8 @@ If all arrays are large, 0 is the first of them. Now each array has the name of 
 learner/opt/mu/torso/Dense_0/kernel.
 
 Two parts of a run with simulators had other names: see `RENAMED`.
+
+Up to commit f2229ae Craftax's maps of blocks and of items were int32. They are uint8 now.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from pqn.runs.leaves import Contents, Leaf
 PARAMS = "learner/params/"
 MOMENTS = ("learner/opt/mu/", "learner/opt/nu/")
 RENAMED = {"beside/": "greedy/", "stream/seen/": "stream/observed/"}  # the beginning of names: old -> new
+CRAFTAX_MAPS, CRAFTAX_FLOORS = ("map", "item_map"), (9, 48, 48)
 LARGE = 2**17  # numbers per seed; those versions' limit, whatever the present one is
 
 
@@ -40,7 +43,7 @@ def present(contents: Contents) -> Contents:
     for old, new in RENAMED.items():
         if any(name.startswith(old) for name in contents.leaves):
             contents = _renamed(contents, old, new)
-    return contents
+    return _narrowed(contents)
 
 
 def _renamed(contents: Contents, old: str, new: str) -> Contents:
@@ -52,6 +55,18 @@ def _renamed(contents: Contents, old: str, new: str) -> Contents:
     leaves = {name_of(name): leaf._replace(name=name_of(name)) for name, leaf in contents.leaves.items()}
     arrays = {name_of(name): array for name, array in contents.arrays.items()}
     return contents._replace(leaves=leaves, arrays=arrays)
+
+
+def _narrowed(contents: Contents) -> Contents:
+    """With Craftax's maps as uint8."""
+    wide = [
+        name
+        for name, leaf in contents.leaves.items()
+        if name.rpartition("/")[2] in CRAFTAX_MAPS and leaf.shape[-3:] == CRAFTAX_FLOORS and leaf.dtype == "int32"
+    ]
+    leaves = {name: contents.leaves[name]._replace(dtype="uint8") for name in wide}
+    arrays = {name: contents.arrays[name].astype(np.uint8) for name in wide}
+    return contents._replace(leaves=contents.leaves | leaves, arrays=contents.arrays | arrays) if wide else contents
 
 
 def _named(contents: Contents, prefix: str) -> Contents:

@@ -153,9 +153,9 @@ SINGLE_AGENT = [
     ),
     mutation(
         "craftax-health-forgotten",
-        "envs/adapters/craftax.py",
-        "_HEALTH_REWARD = 0.1",
-        "_HEALTH_REWARD = 0.0",
+        "envs/adapters/craftax_floors.py",
+        "HEALTH_REWARD = 0.1",
+        "HEALTH_REWARD = 0.0",
         "The percentage of the maximal return leaves out the rewards for health.",
         "envs/adapters/test_craftax.py::test_achievements_and_percent_of_the_maximum[Craftax-Classic-Symbolic-v1]",
     ),

@@ -21,6 +21,7 @@ from types import ModuleType
 import jax.numpy as jnp
 import numpy as np
 
+from pqn.envs.adapters.craftax_floors import HEALTH_REWARD, Played, TwoFloors
 from pqn.envs.autoreset import Autoreset
 from pqn.envs.contract import Outcome
 from pqn.envs.options import Option, choose
@@ -29,7 +30,6 @@ from pqn.errors import EnvError
 from pqn.types import Array, EnvSpec, PyTree
 
 _START_HEALTH = 9  # in both games; a test compares the return computed from it with the sum of rewards
-_HEALTH_REWARD = 0.1  # per point of health gained or lost, in both games
 
 
 class CraftaxEnv:
@@ -60,9 +60,9 @@ class CraftaxEnv:
         prepared yet and cannot be kept.
     """
 
-    # Unrolling its many small loops makes a third fewer kernels. With the large ones unrolled too, it was still
-    # compiling after four minutes.
-    loops_up_to = 1500
+    # So that a step has no loop left. Those that generate worlds are longer. Unrolled, they would compile for a quarter
+    # longer, and worlds are generated only now and then.
+    loops_up_to = 4000
 
     def __init__(self, name: str, **options: object):
         classic = "Classic" in name
@@ -74,6 +74,7 @@ class CraftaxEnv:
         numbers = _numbers(vars(self.env.default_params))
         self.options = choose(name, numbers | RESETS, options)
         self.params = self.env.default_params.replace(**{key: self.options[key] for key in numbers})
+        self._game = _Whole(self.env, self.params) if classic else TwoFloors(self.env, self.params)
         # With a limit that is never reached, craftax's own `is_terminal` tells what ends the game by itself.
         self._limitless = self.params.replace(max_timesteps=np.iinfo(np.int32).max)
         by_number = sorted(constants.Achievement, key=lambda one: one.value)  # craftax lists some out of order
@@ -90,11 +91,11 @@ class CraftaxEnv:
         )
 
     def reset(self, key: Array) -> tuple[PyTree, Array]:
-        obs, state = self.env.reset_env(key, self.params)
+        obs, state = self._game.reset(key)
         return state, obs
 
     def step(self, key: Array, state: PyTree, action: Array) -> Outcome:
-        obs, state, reward, done, info = self.env.step_env(key, state, action, self.params)
+        obs, state, reward, done, info = self._game.step(key, state, action)
         terminated = self.env.is_terminal(state, self._limitless)
         return Outcome(state, obs, reward, terminated, done & ~terminated, self._info(state, info))
 
@@ -103,7 +104,7 @@ class CraftaxEnv:
 
         A step pays for new achievements and for the change of health, and a sum of changes is the last minus the first.
         """
-        return state.achievements @ jnp.asarray(self.rewards, jnp.float32) + _HEALTH_REWARD * (
+        return state.achievements @ jnp.asarray(self.rewards, jnp.float32) + HEALTH_REWARD * (
             state.player_health - _START_HEALTH
         )
 
@@ -112,6 +113,19 @@ class CraftaxEnv:
         if "score" in info:
             report["score"] = info["score"]
         return report | {f"achievement/{name}": state.achievements[i] for i, name in enumerate(self.achievements)}
+
+
+class _Whole:
+    """`reset_env` and `step_env` as craftax has them: Classic has one floor."""
+
+    def __init__(self, env: PyTree, params: PyTree):
+        self._env, self._params = env, params
+
+    def reset(self, key: Array) -> tuple[Array, PyTree]:
+        return self._env.reset_env(key, self._params)
+
+    def step(self, key: Array, state: PyTree, action: Array) -> Played:
+        return Played(*self._env.step_env(key, state, action, self._params))
 
 
 def make(name: str, num_envs: int, **options: object) -> Autoreset:
