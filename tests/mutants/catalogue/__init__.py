@@ -19,6 +19,7 @@ from . import (
     scale,
     simulators,
     theory,
+    traces,
     watching,
 )
 
@@ -30,6 +31,7 @@ MUTATIONS = [
     *layout.MUTATIONS,
     *host.MUTATIONS,
     *environments.MUTATIONS,
+    *traces.MUTATIONS,
     *simulators.MUTATIONS,
     *networks.MUTATIONS,
     *presets.MUTATIONS,
