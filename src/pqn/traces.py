@@ -82,7 +82,7 @@ def unrolled(at_most: int) -> Rule:
     """Loops of fixed length are unrolled, if the result of a loop has at most `at_most` operations."""
 
     def rule(eqn: JaxprEqn) -> Callable[..., list[Array]] | None:
-        if eqn.primitive.name != "scan" or eqn.params["length"] * _operations(eqn.params["jaxpr"]) > at_most:
+        if eqn.primitive.name != "scan" or eqn.params["length"] * operations(eqn.params["jaxpr"]) > at_most:
             return None
         whole = eqn.replace(params=eqn.params | {"unroll": max(1, eqn.params["length"])})
         return lambda *values: as_traced(whole, *values)
@@ -161,11 +161,11 @@ def _is_code(value: object) -> bool:
     return isinstance(value, Jaxpr | ClosedJaxpr)
 
 
-def _operations(code: Jaxpr | ClosedJaxpr) -> int:
+def operations(code: Jaxpr | ClosedJaxpr) -> int:
     """The number of operations, those of inner functions and loop bodies included."""
     jaxpr = code.jaxpr if isinstance(code, ClosedJaxpr) else code
 
     def inner(eqn: JaxprEqn) -> list[Jaxpr | ClosedJaxpr]:
         return [value for value in jax.tree.leaves(eqn.params, is_leaf=_is_code) if _is_code(value)]
 
-    return sum(1 + sum(map(_operations, inner(eqn))) for eqn in jaxpr.eqns)
+    return sum(1 + sum(map(operations, inner(eqn))) for eqn in jaxpr.eqns)

@@ -12,7 +12,6 @@ from conftest import build, run_updates, tiny
 import pqn
 from pqn.algorithms.segments import segmented
 from pqn.config import NetworkConfig
-from pqn.loops import _operations
 from pqn.networks.memory import GRU, LSTM
 from pqn.networks.qnetwork import QNetwork
 from pqn.programs import rollout
@@ -288,7 +287,7 @@ def test_a_burn_in_that_divides_a_segment_does_not_compile_the_environment_twice
         def collect(state: RunState) -> PyTree:
             return rollout.collect(*given, state.learner, state.stream, state.key, program.hyper)
 
-        return _operations(jax.make_jaxpr(collect)(jax.eval_shape(program.init_one, program.seeds[0])))
+        return operations(jax.make_jaxpr(collect)(jax.eval_shape(program.init_one, program.seeds[0])))
 
     none, once, twice = operations(0), operations(4), operations(3)
     assert once < 1.1 * none < 1.5 * none < twice
