@@ -279,7 +279,7 @@ def test_the_written_out_gradient_is_that_of_the_loop(cell, dtype):
 
 
 def test_a_burn_in_that_divides_a_segment_does_not_compile_the_environment_twice():
-    def operations(burn_in: int) -> int:
+    def collecting(burn_in: int) -> int:
         options = {"network.memory": "gru", "learner.rollout_steps": 8, "learner.burn_in": burn_in}
         program = build(tiny(options))
         given = (program.env, program.algorithm)
@@ -289,5 +289,5 @@ def test_a_burn_in_that_divides_a_segment_does_not_compile_the_environment_twice
 
         return operations(jax.make_jaxpr(collect)(jax.eval_shape(program.init_one, program.seeds[0])))
 
-    none, once, twice = operations(0), operations(4), operations(3)
+    none, once, twice = collecting(0), collecting(4), collecting(3)
     assert once < 1.1 * none < 1.5 * none < twice
