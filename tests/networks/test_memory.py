@@ -18,6 +18,7 @@ from pqn.programs import rollout
 from pqn.programs.base import RunState
 from pqn.programs.evaluation import evaluate
 from pqn.progress import Progress
+from pqn.traces import operations
 from pqn.types import Inputs, PyTree
 
 T, B, F, H = 9, 4, 3, 5
