@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 
 from pqn.device import scans_in_parallel
+from pqn.networks.carry import OneVector, TwoVectors
 from pqn.types import Array, PyTree
 
 Number = tuple[Array, ...]
@@ -29,15 +30,8 @@ SHORTEST, LONGEST = 1.0, 1000.0  # MinGRU: steps after which a fresh unit has fo
 NEAREST, FARTHEST = 0.9, 0.999  # LRU: |λ| of fresh units; the ring that its paper uses where memory has to be long
 
 
-class MinGRU(nn.Module):
+class MinGRU(OneVector):
     """z = σ(x·W + b);  h ← (1 − z)·h + z·g(x·V + c), where g(y) = y + ½ for y ≥ 0, σ(y) below (Feng et al. 2024)."""
-
-    size: int
-    dtype: str = "float32"
-
-    @staticmethod
-    def initial_carry(size: int, *batch: int) -> PyTree:
-        return jnp.zeros((*batch, size))
 
     @nn.compact
     def __call__(self, carry: PyTree, x: Array, first: Array, train: bool = False) -> tuple[PyTree, Array]:
@@ -50,20 +44,13 @@ class MinGRU(nn.Module):
         return after, h
 
 
-class LRU(nn.Module):
+class LRU(TwoVectors):
     """h ← λ·h + γ·(x·B), complex;  out = gelu(Re(h·C) + x·D + d) (Orvieto et al. 2023).
 
     λ = exp(−exp(ν) + i·exp(θ)) cannot leave the unit disc. γ starts as √(1 − |λ|²), which gives states the variance of
     inputs. In the paper D is diagonal, which needs as many inputs as units. Its layers end with a gated unit; GELU is
     the least that lets Q depend on what is remembered and on what is seen together.
     """
-
-    size: int
-    dtype: str = "float32"
-
-    @staticmethod
-    def initial_carry(size: int, *batch: int) -> PyTree:
-        return (jnp.zeros((*batch, size)), jnp.zeros((*batch, size)))
 
     @nn.compact
     def __call__(self, carry: PyTree, x: Array, first: Array, train: bool = False) -> tuple[PyTree, Array]:

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 
 from pqn.device import unroll
+from pqn.networks.carry import OneVector, TwoVectors
 from pqn.networks.linear_memory import LRU, MinGRU
 from pqn.types import Array, PyTree
 
@@ -24,15 +25,8 @@ from pqn.types import Array, PyTree
 Cell = Callable[[PyTree, Array, Array], PyTree]
 
 
-class LSTM(nn.Module):
+class LSTM(TwoVectors):
     """i, f, g, o = x·Wₓ + b + h·Wₕ;  c ← σ(f)·c + σ(i)·tanh(g);  h ← σ(o)·tanh(c)."""
-
-    size: int
-    dtype: str = "float32"
-
-    @staticmethod
-    def initial_carry(size: int, *batch: int) -> PyTree:
-        return (jnp.zeros((*batch, size)), jnp.zeros((*batch, size)))
 
     @nn.compact
     def __call__(self, carry: PyTree, x: Array, first: Array, train: bool = False) -> tuple[PyTree, Array]:
@@ -42,15 +36,8 @@ class LSTM(nn.Module):
         return recur(_lstm, carry, Sequence(gates, first), kernel, jnp.zeros(4 * self.size), train)
 
 
-class GRU(nn.Module):
+class GRU(OneVector):
     """r, z = σ(x·Wₓ + b + h·Wₕ);  n = tanh(x·Wₙ + b + r·(h·Uₙ + b'));  h ← (1 − z)·n + z·h."""
-
-    size: int
-    dtype: str = "float32"
-
-    @staticmethod
-    def initial_carry(size: int, *batch: int) -> PyTree:
-        return jnp.zeros((*batch, size))
 
     @nn.compact
     def __call__(self, carry: PyTree, x: Array, first: Array, train: bool = False) -> tuple[PyTree, Array]:

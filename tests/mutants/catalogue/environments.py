@@ -197,8 +197,8 @@ MULTI_AGENT = [
     mutation(
         "smax-reward-of-every-ally",
         "envs/adapters/smax.py",
-        "reward[agents[0]], won | lost",
-        "sum(reward[agent] for agent in agents), won | lost",
+        "reward[self.env.agents[0]], won | lost",
+        "sum(reward[agent] for agent in self.env.agents), won | lost",
         "SMAX pays the team's reward once for each ally.",
         f"{MARL}::test_the_reward_is_the_teams[smax:3m]",
     ),
@@ -293,8 +293,8 @@ MULTI_AGENT = [
     mutation(
         "hanabi-reward-of-every-player",
         "envs/adapters/hanabi.py",
-        "reward[agents[0]], state.terminal",
-        "sum(reward[agent] for agent in agents), state.terminal",
+        "reward[self.env.agents[0]], state.terminal",
+        "sum(reward[agent] for agent in self.env.agents), state.terminal",
         "Hanabi's score counts once for each player.",
         f"{MARL}::test_the_reward_is_the_teams[hanabi:2]",
     ),
@@ -325,8 +325,8 @@ MULTI_AGENT = [
     mutation(
         "mpe-mean-reward",
         "envs/adapters/mpe.py",
-        "jnp.sum(agent_axis(agents, reward))",
-        "jnp.mean(agent_axis(agents, reward))",
+        "jnp.sum(agent_axis(self.env.agents, reward))",
+        "jnp.mean(agent_axis(self.env.agents, reward))",
         "The team's reward is a mean over agents instead of a sum.",
         f"{MARL}::test_the_reward_of_mpe_is_the_sum_over_agents[mpe:simple_spread]",
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pqn.envs.adapters.jaxmarl import agent_axis, build, by_agent, ensure_installed, load
+from pqn.envs.adapters.jaxmarl import TeamGame, agent_axis, build, ensure_installed, load
 from pqn.envs.autoreset import Autoreset
 from pqn.envs.contract import Outcome
 from pqn.envs.options import Option, choose
@@ -14,7 +14,7 @@ from pqn.types import Array, EnvSpec, PyTree
 __all__ = ["HanabiEnv", "ensure_installed", "make", "options"]
 
 
-class HanabiEnv:
+class HanabiEnv(TeamGame):
     """One game as a `SingleEnv`.
 
     One step of the environment is the turn of one player. This player has its legal moves; all others have only the
@@ -63,15 +63,10 @@ class HanabiEnv:
             masked=True,
         )
 
-    def reset(self, key: Array) -> tuple[PyTree, Array]:
-        obs, state = self.env.reset(key)
-        return state, agent_axis(self.env.agents, obs)
-
     def step(self, key: Array, state: PyTree, action: Array) -> Outcome:
-        agents = self.env.agents
-        obs, state, reward, _, _ = self.env.step_env(key, state, by_agent(agents, action))
+        state, obs, reward, _ = self.play(key, state, action)
         info = {"score": state.score, "perfect": state.score == self.max_score}
-        return Outcome(state, agent_axis(agents, obs), reward[agents[0]], state.terminal, info=info)
+        return Outcome(state, obs, reward[self.env.agents[0]], state.terminal, info=info)
 
     def avail(self, state: PyTree) -> Array:
         """Legal moves [M, A]."""

@@ -14,12 +14,12 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from types import ModuleType
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax.numpy as jnp
 
 from pqn.errors import EnvError
-from pqn.types import Array
+from pqn.types import Array, PyTree
 
 T = TypeVar("T")
 
@@ -32,6 +32,34 @@ def agent_axis(agents: list[str], values: Mapping[str, Array]) -> Array:
 def by_agent(agents: list[str], values: Array) -> dict[str, Array]:
     """[M, ...] to name -> [...]."""
     return {agent: values[i] for i, agent in enumerate(agents)}
+
+
+class Played(NamedTuple):
+    """What one step of jaxmarl led to."""
+
+    state: PyTree
+    obs: Array  # [M, ...]
+    reward: dict[str, Array]  # of each agent, as jaxmarl gives it
+    info: dict[str, PyTree]
+
+
+class TeamGame:
+    """An environment of jaxmarl, with arrays [M, ...] instead of a dictionary per agent."""
+
+    env: PyTree
+
+    def reset(self, key: Array) -> tuple[PyTree, Array]:
+        """A fresh state and the observations [M, ...]."""
+        obs, state = self.env.reset(key)
+        return state, self.observed(obs)
+
+    def play(self, key: Array, state: PyTree, action: Array) -> Played:
+        """The actions [M] of all agents, without jaxmarl's own reset."""
+        obs, state, reward, _, info = self.env.step_env(key, state, by_agent(self.env.agents, action))
+        return Played(state, self.observed(obs), reward, info)
+
+    def observed(self, obs: Mapping[str, Array]) -> Array:
+        return agent_axis(self.env.agents, obs)
 
 
 def build(name: str, factory: Callable[..., T], **arguments: object) -> T:

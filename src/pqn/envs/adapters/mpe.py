@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import jax.numpy as jnp
 import numpy as np
 
-from pqn.envs.adapters.jaxmarl import agent_axis, build, by_agent, ensure_installed, load
+from pqn.envs.adapters.jaxmarl import TeamGame, agent_axis, build, ensure_installed, load
 from pqn.envs.autoreset import Autoreset
 from pqn.envs.contract import Outcome
 from pqn.envs.options import Option, choose
@@ -26,7 +28,7 @@ TASKS: dict[str, tuple[str, dict[str, Option]]] = {
 }
 
 
-class MpeEnv:
+class MpeEnv(TeamGame):
     """One particle world as a `SingleEnv`.
 
     The reward is the sum over the agents of what jaxmarl pays each, as in jaxmarl's Q-learning baselines. In
@@ -67,20 +69,16 @@ class MpeEnv:
             masked=not self.mask.all(),
         )
 
-    def reset(self, key: Array) -> tuple[PyTree, Array]:
-        obs, state = self.env.reset(key)
-        return state, self._padded(obs)
-
     def step(self, key: Array, state: PyTree, action: Array) -> Outcome:
-        agents = self.env.agents
-        obs, state, reward, _, _ = self.env.step_env(key, state, by_agent(agents, action))
-        return Outcome(state, self._padded(obs), jnp.sum(agent_axis(agents, reward)), terminated=jnp.bool_(False))
+        state, obs, reward, _ = self.play(key, state, action)
+        total = jnp.sum(agent_axis(self.env.agents, reward))
+        return Outcome(state, obs, total, terminated=jnp.bool_(False))
 
     def avail(self, state: PyTree) -> Array:
         """The actions that each agent has [M, A]."""
         return jnp.asarray(self.mask)
 
-    def _padded(self, obs: dict[str, Array]) -> Array:
+    def observed(self, obs: Mapping[str, Array]) -> Array:
         return agent_axis(
             self.env.agents, {agent: jnp.pad(obs[agent], (0, pad)) for agent, pad in self.padding.items()}
         )

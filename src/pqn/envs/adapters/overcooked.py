@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from pqn.envs.adapters.jaxmarl import agent_axis, build, by_agent, ensure_installed, load
+from pqn.envs.adapters.jaxmarl import TeamGame, agent_axis, build, ensure_installed, load
 from pqn.envs.autoreset import Autoreset
 from pqn.envs.contract import Outcome
 from pqn.envs.options import Option, choose
@@ -32,7 +32,7 @@ class OvercookedState(NamedTuple):
     clock: Array  # int32, steps of this environment since the run began; a reset keeps it
 
 
-class OvercookedEnv:
+class OvercookedEnv(TeamGame):
     """One kitchen as a `SingleEnv`.
 
     The team earns 20 for every soup delivered. A delivery takes a long chain of right actions. So jaxmarl also offers a
@@ -76,19 +76,19 @@ class OvercookedEnv:
         )
 
     def reset(self, key: Array) -> tuple[OvercookedState, Array]:
-        obs, kitchen = self.env.reset(key)
-        return OvercookedState(kitchen, jnp.float32(0), jnp.int32(0)), agent_axis(self.env.agents, obs)
+        kitchen, obs = super().reset(key)
+        return OvercookedState(kitchen, jnp.float32(0), jnp.int32(0)), obs
 
     def step(self, key: Array, state: OvercookedState, action: Array) -> Outcome:
         agents = self.env.agents
-        obs, kitchen, rewards, _, info = self.env.step_env(key, state.kitchen, by_agent(agents, action))
+        kitchen, obs, rewards, info = self.play(key, state.kitchen, action)
         earned = rewards[agents[0]]  # jaxmarl hands the team's reward to both
         ret = state.ret + earned
         reward = earned + self.shaping_weight(state.clock) * jnp.sum(agent_axis(agents, info["shaped_reward"]))
         clock = cast(Array, optax.safe_increment(state.clock))  # stays at the largest number instead of overflowing
         return Outcome(
             OvercookedState(kitchen, ret, clock),
-            agent_axis(agents, obs),
+            obs,
             reward,
             terminated=jnp.bool_(False),
             info={"return": ret, "deliveries": ret / self.delivery_reward},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from pqn.envs.adapters.jaxmarl import agent_axis, build, by_agent, ensure_installed, load
+from pqn.envs.adapters.jaxmarl import TeamGame, agent_axis, build, ensure_installed, load
 from pqn.envs.autoreset import Autoreset
 from pqn.envs.contract import Outcome
 from pqn.envs.options import Option, choose
@@ -27,7 +27,7 @@ OPTIONS = {
 }
 
 
-class SmaxEnv:
+class SmaxEnv(TeamGame):
     """One battle of M allies under our control against jaxmarl's heuristic enemy, as a `SingleEnv`.
 
     The battle is over when either side has no unit left: that terminates. The time limit, which no observation shows,
@@ -70,18 +70,13 @@ class SmaxEnv:
             masked=True,
         )
 
-    def reset(self, key: Array) -> tuple[PyTree, Array]:
-        obs, state = self.env.reset(key)
-        return state, agent_axis(self.env.agents, obs)
-
     def step(self, key: Array, state: PyTree, action: Array) -> Outcome:
-        agents = self.env.agents
-        obs, state, reward, _, _ = self.env.step_env(key, state, by_agent(agents, action))
+        state, obs, reward, _ = self.play(key, state, action)
         allies, enemies = self._alive(state)
         won, lost = ~jnp.any(enemies), ~jnp.any(allies)
         info = {"win": won & ~lost, "dead_allies": jnp.sum(~allies), "dead_enemies": jnp.sum(~enemies)}
         # Every ally's reward is the team's, the dead ones' too.
-        return Outcome(state, agent_axis(agents, obs), reward[agents[0]], won | lost, info=info)
+        return Outcome(state, obs, reward[self.env.agents[0]], won | lost, info=info)
 
     def avail(self, state: PyTree) -> Array:
         """Legal actions [M, A]: four moves, stop, and each enemy in range."""
