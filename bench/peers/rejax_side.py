@@ -11,21 +11,22 @@ from importlib.metadata import version
 
 import jax
 import jax.numpy as jnp
+import optax
 from flax import linen as nn
 from rejax import PPO
 
 
 def make(task: dict) -> PPO:
     numbers = task["numbers"]
-    assert numbers["clip_value"] and not numbers["lr_decay"], "rejax always does the one and never the other"
+    assert numbers["clip_value"], "rejax always does"
     return PPO.create(
         env=task["env"],
-        agent_kwargs={"activation": "tanh", "hidden_layer_sizes": tuple(task["hidden"])},
+        agent_kwargs={"activation": task["activation"], "hidden_layer_sizes": tuple(task["hidden"])},
         num_envs=numbers["envs"],
         num_steps=numbers["rollout"],
         num_epochs=numbers["epochs"],
         num_minibatches=numbers["minibatches"],
-        learning_rate=numbers["lr"],
+        learning_rate=learning_rate(task),
         gamma=numbers["gamma"],
         gae_lambda=numbers["lam"],
         clip_eps=numbers["clip"],
@@ -36,6 +37,14 @@ def make(task: dict) -> PPO:
         eval_freq=task["steps"],
         skip_initial_evaluation=True,
     )
+
+
+def learning_rate(task: dict) -> object:
+    """A number; or, what optax takes as well, a schedule that falls to 0 with the last gradient step, as ours does."""
+    numbers = task["numbers"]
+    updates = task["steps"] // (numbers["envs"] * numbers["rollout"])
+    steps = updates * numbers["epochs"] * numbers["minibatches"]
+    return optax.linear_schedule(numbers["lr"], 0.0, steps) if numbers["lr_decay"] else numbers["lr"]
 
 
 def start(algo: PPO, key: jax.Array) -> object:

@@ -25,6 +25,8 @@ class Task:
     seeds: int = 5
     init: str = "orthogonal"
     """PPO: of the hidden layers; those of DQN are drawn from LeCun's normal distribution."""
+    activation: str = "tanh"
+    """PPO: of the hidden layers."""
     truncation: bool = True
     """Whether an episode that is cut by a time limit bootstraps."""
 
@@ -64,7 +66,7 @@ def _ppo(task: Task) -> dict[str, object]:
     return {
         "env.num_envs": numbers["envs"],
         "network.init": task.init,
-        "network.activation": "tanh",
+        "network.activation": task.activation,
         "learner.rollout_steps": numbers["rollout"],
         "learner.epochs": numbers["epochs"],
         "learner.minibatches": numbers["minibatches"],
@@ -152,8 +154,8 @@ TASKS: dict[str, Task] = {
         },
         (64, 64),
     ),
-    # The numbers of purejaxrl's PPO for MinAtar, with a constant learning rate a fifth as high, on dense layers: what
-    # rejax can express. It clips single numbers of a gradient, not its norm; so nothing is clipped.
+    # The numbers of purejaxrl's PPO for MinAtar, with a constant learning rate a fifth as high, on dense layers. rejax
+    # clips single numbers of a gradient, not its norm; so nothing is clipped. Neither side learns much.
     "ppo-minatar-breakout": Task(
         _REJAX,
         "Breakout-MinAtar",
@@ -165,6 +167,21 @@ TASKS: dict[str, Task] = {
         },
         (64, 64),
         init="lecun_normal",
+        truncation=False,
+    ),
+    # With purejaxrl's activation, and half of its learning rate, which falls as it does there. Both sides learn.
+    "ppo-minatar-breakout-3m": Task(
+        _REJAX,
+        "Breakout-MinAtar",
+        3_000_000,
+        64,
+        {
+            "envs": 64, "rollout": 128, "epochs": 4, "minibatches": 8, "lr": 2.5e-3, "lr_decay": True, "gamma": 0.99,
+            "lam": 0.95, "clip": 0.2, "clip_value": True, "entropy": 0.01, "value": 0.25, "max_grad_norm": 1e9,
+        },
+        (64, 64),
+        init="lecun_normal",
+        activation="relu",
         truncation=False,
     ),
 }  # fmt: skip
