@@ -119,8 +119,13 @@ def over_seeds_but_last(function: Callable[..., R], seeds: int) -> Callable[...,
     return together
 
 
-def narrow_products_are_slow() -> bool:
-    """Whether a product with few columns is better computed transposed; see `networks.products`."""
+def columns_are_slow() -> bool:
+    """Whether a product that reads a tall matrix by columns is slow; see `networks.products`, `algorithms.packing`."""
+    return jax.default_backend() == "cpu"
+
+
+def short_means_are_slow() -> bool:
+    """Whether a matrix product is a faster mean over the channels of an image; see `networks.norms`."""
     return jax.default_backend() == "cpu"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import get_args, get_type_hints
 
 import flax.linen as nn
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from pqn.config import NetworkConfig
+from pqn.networks import norms
 from pqn.networks.norms import BatchRenorm, LayerNorm
 from pqn.networks.qnetwork import TORSOS, QNetwork, kernel_norms
 from pqn.networks.torsos import Conv
@@ -267,9 +269,14 @@ def test_initialising_leaves_running_statistics_untouched():
     assert int(variables["batch_stats"]["updates"]) == 0
 
 
+@pytest.mark.parametrize("slow_means", [True, False], ids=["CPU", "accelerator"])
 @pytest.mark.parametrize("shape", [(6, 5), (6, 3, 4, 5)])
-def test_layer_norm_is_flaxs_with_its_gradients(shape):
+def test_layer_norm_is_flaxs_with_its_gradients(shape, slow_means, monkeypatch):
     """Ours sums gradients over a feature map in two stages; values and derivatives of every kind stay the same."""
+    monkeypatch.setattr(norms, "short_means_are_slow", lambda: slow_means)
+    # A function of its own for each case: what jax has traced once, it does not trace again.
+    text = str(jax.make_jaxpr(functools.partial(norms.mean_of_features))(jnp.zeros(shape)))
+    assert ("dot_general" in text) == (slow_means and len(shape) > 2)
     x = 3.0 * jax.random.normal(jax.random.key(0), shape) + 1.0
     weights = jax.random.normal(jax.random.key(1), shape)
     params = nn.LayerNorm(use_fast_variance=False).init(jax.random.key(2), x)

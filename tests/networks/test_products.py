@@ -52,7 +52,7 @@ def test_a_cpu_gets_the_fast_form():
 
 
 def test_accelerators_get_the_plain_product(monkeypatch):
-    monkeypatch.setattr(products, "narrow_products_are_slow", lambda: False)
+    monkeypatch.setattr(products, "columns_are_slow", lambda: False)
     assert "custom_jvp" not in str(jax.make_jaxpr(lambda x, kernel: dot_general(x, kernel, USUAL))(X, KERNEL))
     monkeypatch.undo()
     assert "custom_jvp" in str(jax.make_jaxpr(lambda x, kernel: dot_general(x, kernel, USUAL))(X, KERNEL))

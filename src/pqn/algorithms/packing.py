@@ -3,6 +3,9 @@
 Clipping and optimising one vector instead of a tree of small arrays takes fewer kernels, and their number is what a
 small network's gradient step costs on an accelerator. A large matrix stays as it is: in the vector it would have to be
 copied out of it.
+
+On a CPU a tall matrix lies in memory as its transpose. Its gradient xᵀ g then is computed as gᵀ x, which reads the
+narrow factor by columns and not the tall one: for 1024 features and 128 units in 157 instead of 388 µs.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from pqn.device import columns_are_slow
 from pqn.types import Array, PyTree
 
 LARGE = 2**17  # numbers in an array
@@ -27,6 +31,8 @@ class Layout(NamedTuple):
     structure: PyTree  # a treedef
     shapes: tuple[tuple[int, ...], ...]
     is_large: tuple[bool, ...]
+    is_turned: tuple[bool, ...]
+    """Whether an array is kept as its transpose."""
 
 
 @jax.tree_util.register_pytree_node_class
@@ -47,25 +53,33 @@ class Packed:
 
     def unpack(self) -> PyTree:
         """What `pack` was given. Axes that were added in front since, such as one of seeds, are kept."""
-        structure, shapes, is_large = self.layout
+        structure, shapes, is_large, is_turned = self.layout
         sizes = [math.prod(shape) for shape, large in zip(shapes, is_large, strict=True) if not large]
         rest, ends = iter(self.arrays), list(itertools.accumulate(sizes))
         small = iter(_split(next(rest), ends[:-1])) if sizes else iter(())
-        parts = [
-            next(rest) if large else _reshaped(next(small), shape)
-            for shape, large in zip(shapes, is_large, strict=True)
-        ]
-        return jax.tree.unflatten(structure, parts)
+
+        def one(shape: tuple[int, ...], large: bool, turned: bool) -> Array:
+            part = next(rest) if large else _reshaped(next(small), shape[::-1] if turned else shape)
+            return part.swapaxes(-1, -2) if turned else part
+
+        return jax.tree.unflatten(structure, list(map(one, shapes, is_large, is_turned)))
 
 
 def pack(tree: PyTree) -> Packed:
     """The arrays of a tree without an axis of seeds."""
     leaves, structure = jax.tree.flatten(tree)
+    shapes, is_large = tuple(leaf.shape for leaf in leaves), tuple(leaf.size >= LARGE for leaf in leaves)
+    is_turned = tuple(columns_are_slow() and _is_tall(shape) for shape in shapes)
+    leaves = [leaf.T if turned else leaf for leaf, turned in zip(leaves, is_turned, strict=True)]
     small = [leaf.reshape(-1) for leaf in leaves if leaf.size < LARGE]
     vector = (jnp.concatenate(small),) if small else ()
     large = (leaf for leaf in leaves if leaf.size >= LARGE)
-    shapes, is_large = tuple(leaf.shape for leaf in leaves), tuple(leaf.size >= LARGE for leaf in leaves)
-    return Packed((*vector, *large), Layout(structure, shapes, is_large))
+    return Packed((*vector, *large), Layout(structure, shapes, is_large, is_turned))
+
+
+def _is_tall(shape: tuple[int, ...]) -> bool:
+    """A matrix with many more rows than columns: with 256 of both, both ways take about the same time."""
+    return len(shape) == 2 and shape[0] > 2 * shape[1]
 
 
 def named(state: PyTree) -> PyTree:

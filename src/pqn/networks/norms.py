@@ -11,6 +11,8 @@ import jax.numpy as jnp
 import optax
 
 from pqn import shards
+from pqn.device import short_means_are_slow
+from pqn.networks.products import times
 from pqn.types import Array, PyTree
 
 Layer = TypeVar("Layer", bound=nn.Module)
@@ -88,9 +90,20 @@ def standardised(x: Array, epsilon: float) -> Array:
 
 def standardise(x: Array, epsilon: float) -> tuple[Array, Array]:
     """`standardised`, and the factor 1 / standard deviation, [..., 1]."""
-    centred = x - jnp.mean(x, -1, keepdims=True)
-    inverse = jax.lax.rsqrt(jnp.mean(jnp.square(centred), -1, keepdims=True) + epsilon)
+    centred = x - mean_of_features(x)
+    inverse = jax.lax.rsqrt(mean_of_features(jnp.square(centred)) + epsilon)
     return centred * inverse, inverse
+
+
+def mean_of_features(x: Array) -> Array:
+    """The mean along the last axis, [..., 1].
+
+    For a CPU, XLA merges the mean over the channels of an image with what spreads it over them again, and computes the
+    result slowly: 166 µs for 128 images of 8 × 8 × 16. A matrix product stays what it is, and all of it takes 51.
+    """
+    if x.ndim < 3 or not short_means_are_slow():
+        return jnp.mean(x, -1, keepdims=True)
+    return times(x, jnp.full((x.shape[-1], 1), 1.0 / x.shape[-1], x.dtype))
 
 
 @standardised.defjvp

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from pqn.networks import kernels
 from pqn.networks.norms import Norm, in_front_of
+from pqn.networks.products import times
 from pqn.types import Array
 
 INITS = {
@@ -63,7 +64,7 @@ class Conv(nn.Module):
         more = 8 - len(weights) % 8
         weights = jnp.concatenate([weights, jnp.pad(bias[None], ((0, more - 1), (0, 0)))])
         constants = jnp.broadcast_to(jnp.eye(1, more, dtype=x.dtype), (*slices[0].shape[:-1], more))
-        return jnp.concatenate([*slices, constants], axis=-1) @ weights
+        return times(jnp.concatenate([*slices, constants], axis=-1), weights)
 
 
 def taps(x: Array, rows: int, columns: int, stride: int = 1) -> list[Array]:

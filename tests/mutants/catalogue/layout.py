@@ -19,7 +19,7 @@ MUTATIONS = [
         "iter(_split(next(rest), ends[:-1]))",
         "iter(_split(next(rest), ends[:-1])[::-1])",
         "After a gradient step, small arrays have each other's numbers.",
-        f"{UNPACKED}[mixed]",
+        f"{UNPACKED}[CPU-mixed]",
     ),
     mutation(
         "packing-large-arrays-exchanged",
@@ -27,7 +27,7 @@ MUTATIONS = [
         "large = (leaf for leaf in leaves if",
         "large = (leaf for leaf in leaves[::-1] if",
         "After a gradient step, two large matrices of one shape have changed places.",
-        f"{UNPACKED}[mixed]",
+        f"{UNPACKED}[CPU-mixed]",
     ),
     mutation(
         "packing-vector-in-another-order",
@@ -35,7 +35,7 @@ MUTATIONS = [
         "small = [leaf.reshape(-1) for leaf in leaves if",
         "small = [leaf.reshape(-1) for leaf in leaves[::-1] if",
         "The vector is unpacked in another order than it was packed in: every small array gets numbers of others.",
-        f"{UNPACKED}[all small]",
+        f"{UNPACKED}[CPU-all small]",
     ),
     mutation(
         "packing-two-limits",
@@ -43,7 +43,7 @@ MUTATIONS = [
         "tuple(leaf.size >= LARGE for leaf in leaves)",
         "tuple(leaf.size > LARGE for leaf in leaves)",
         "An array of exactly the limit is packed as a large one and unpacked as a small one.",
-        f"{UNPACKED}[mixed]",
+        f"{UNPACKED}[CPU-mixed]",
     ),
     mutation(
         "packing-columns-for-rows",
@@ -51,7 +51,31 @@ MUTATIONS = [
         "return part.reshape(*part.shape[:-1], *shape)",
         'return part.reshape(*part.shape[:-1], *shape, order="F")',
         "Matrices are unpacked column by column.",
-        f"{UNPACKED}[mixed]",
+        f"{UNPACKED}[CPU-mixed]",
+    ),
+    mutation(
+        "packing-turned-and-not-turned-back",
+        PACKING,
+        "return part.swapaxes(-1, -2) if turned else part",
+        "return part.reshape(*part.shape[:-2], *shape) if turned else part",
+        "On a CPU, tall matrices are unpacked with their numbers in another order.",
+        f"{UNPACKED}[CPU-mixed]",
+    ),
+    mutation(
+        "packing-turned-by-another-shape",
+        PACKING,
+        "_reshaped(next(small), shape[::-1] if turned else shape)",
+        "_reshaped(next(small), shape).swapaxes(-1, -2) if turned else _reshaped(next(small), shape)",
+        "On a CPU, small tall matrices are unpacked row by row, though they were packed column by column.",
+        f"{UNPACKED}[CPU-all small]",
+    ),
+    mutation(
+        "layer-norm-mean-of-other-channels",
+        "networks/norms.py",
+        "jnp.full((x.shape[-1], 1), 1.0 / x.shape[-1], x.dtype)",
+        "jnp.full((x.shape[-1], 1), 1.0 / x.shape[-2], x.dtype)",
+        "On a CPU, LayerNorm of images subtracts a multiple of the mean.",
+        "networks/test_networks.py::test_layer_norm_is_flaxs_with_its_gradients",
     ),
     mutation(
         "packing-layout-in-the-checkpoint",
