@@ -61,11 +61,13 @@ def fused(instructions: list[str], result: int) -> int:
         if operation == "parameter":
             sizes[name], uses[name] = size(shape), []
             continue
-        for operand in (same.get(one, one) for one in operands(rest)):
+        for place, operand in enumerate(same.get(one, one) for one in operands(rest)):
             if operand in uses and operation == "bitcast":
                 same[name] = operand
             elif operand in uses:
-                uses[operand].append((operation, size(shape)))
+                # The first operand of an update is what is updated, the others are read.
+                what = "read" if operation in _UPDATES and place else operation
+                uses[operand].append((what, size(shape)))
     moved = result
     for name, used in uses.items():
         kinds = {operation for operation, _ in used}

@@ -1,6 +1,7 @@
-"""Which kernels an update spends its time in, on a GPU.
+"""Which kernels an update spends its time in; on a CPU, which operations.
 
     python -m bench.profile cartpole-paper --seeds 1
+    taskset -c 0 python -m bench.profile minatar-breakout-paper        # on one core of a CPU: the others add noise
     python -m bench.profile overcooked-cramped_room --timeline 300     # what waits for what
 
 Runs some updates under JAX's profiler and prints kernels launched per update, the share of time the device was busy,
@@ -20,17 +21,22 @@ import jax
 
 from bench.programs import compiled_updates, program_of
 
+CONTAINERS = ("while", "call", "conditional")
+
 
 def kernels(folder: str) -> list[tuple[str, float, float]]:
-    """(name, start, duration) in nanoseconds of all device events of a trace."""
-    found = []
+    """(name, start, duration) in nanoseconds of all kernels of a GPU in a trace, or else of all operations of a CPU."""
+    found: dict[str, list[tuple[str, float, float]]] = {"gpu": [], "cpu": []}
     for file in Path(folder).rglob("*.xplane.pb"):
         for plane in jax.profiler.ProfileData.from_file(str(file)).planes:
-            if plane.name.startswith("/device:GPU"):
-                for line in plane.lines:
-                    if line.name.startswith("Stream"):
-                        found += [(event.name, event.start_ns, event.duration_ns) for event in line.events]
-    return found
+            for line in plane.lines:
+                events = [(event.name, event.start_ns, event.duration_ns) for event in line.events]
+                if plane.name.startswith("/device:GPU") and line.name.startswith("Stream"):
+                    found["gpu"] += events
+                elif line.name.startswith("tf_XLAEigen"):
+                    # What contains others would count twice.
+                    found["cpu"] += [one for one in events if not one[0].startswith(CONTAINERS) and "::" not in one[0]]
+    return found["gpu"] or found["cpu"]
 
 
 def traced(name: str, seeds: int, updates: int) -> list[tuple[str, float, float]]:
@@ -42,7 +48,7 @@ def traced(name: str, seeds: int, updates: int) -> list[tuple[str, float, float]
             jax.block_until_ready(chunk(*given))
         events = kernels(folder)
     if not events:
-        raise SystemExit("the trace holds no GPU kernels: run this on a GPU")
+        raise SystemExit("the trace holds no kernels")
     return events
 
 
