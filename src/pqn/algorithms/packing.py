@@ -4,8 +4,8 @@ Clipping and optimising one vector instead of a tree of small arrays takes fewer
 small network's gradient step costs on an accelerator. A large matrix stays as it is: in the vector it would have to be
 copied out of it.
 
-On a CPU a tall matrix lies in memory as its transpose. Its gradient xᵀ g then is computed as gᵀ x, which reads the
-narrow factor by columns and not the tall one: for 1024 features and 128 units in 157 instead of 388 µs.
+On a CPU a large and tall matrix lies in memory as its transpose. Its gradient xᵀ g then is computed as gᵀ x, which
+reads the narrow factor by columns and not the tall one: for 1024 features and 128 units in 157 instead of 388 µs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Layout(NamedTuple):
     shapes: tuple[tuple[int, ...], ...]
     is_large: tuple[bool, ...]
     is_turned: tuple[bool, ...]
-    """Whether an array is kept as its transpose."""
+    """Whether a large array is kept as its transpose."""
 
 
 @jax.tree_util.register_pytree_node_class
@@ -59,8 +59,9 @@ class Packed:
         small = iter(_split(next(rest), ends[:-1])) if sizes else iter(())
 
         def one(shape: tuple[int, ...], large: bool, turned: bool) -> Array:
-            part = next(rest) if large else _reshaped(next(small), shape[::-1] if turned else shape)
-            return part.swapaxes(-1, -2) if turned else part
+            if not large:
+                return _reshaped(next(small), shape)
+            return next(rest).swapaxes(-1, -2) if turned else next(rest)
 
         return jax.tree.unflatten(structure, list(map(one, shapes, is_large, is_turned)))
 
@@ -69,11 +70,10 @@ def pack(tree: PyTree) -> Packed:
     """The arrays of a tree without an axis of seeds."""
     leaves, structure = jax.tree.flatten(tree)
     shapes, is_large = tuple(leaf.shape for leaf in leaves), tuple(leaf.size >= LARGE for leaf in leaves)
-    is_turned = tuple(columns_are_slow() and _is_tall(shape) for shape in shapes)
-    leaves = [leaf.T if turned else leaf for leaf, turned in zip(leaves, is_turned, strict=True)]
+    is_turned = tuple(leaf.size >= LARGE and _is_tall(leaf.shape) and columns_are_slow() for leaf in leaves)
     small = [leaf.reshape(-1) for leaf in leaves if leaf.size < LARGE]
     vector = (jnp.concatenate(small),) if small else ()
-    large = (leaf for leaf in leaves if leaf.size >= LARGE)
+    large = (leaf.T if turned else leaf for leaf, turned in zip(leaves, is_turned, strict=True) if leaf.size >= LARGE)
     return Packed((*vector, *large), Layout(structure, shapes, is_large, is_turned))
 
 

@@ -24,8 +24,8 @@ MUTATIONS = [
     mutation(
         "packing-large-arrays-exchanged",
         PACKING,
-        "large = (leaf for leaf in leaves if",
-        "large = (leaf for leaf in leaves[::-1] if",
+        "in zip(leaves, is_turned, strict=True) if",
+        "in reversed(list(zip(leaves, is_turned, strict=True))) if",
         "After a gradient step, two large matrices of one shape have changed places.",
         f"{UNPACKED}[CPU-mixed]",
     ),
@@ -56,18 +56,10 @@ MUTATIONS = [
     mutation(
         "packing-turned-and-not-turned-back",
         PACKING,
-        "return part.swapaxes(-1, -2) if turned else part",
-        "return part.reshape(*part.shape[:-2], *shape) if turned else part",
+        "return next(rest).swapaxes(-1, -2) if turned else next(rest)",
+        "part = next(rest); return part.reshape(*part.shape[:-2], *shape) if turned else part",
         "On a CPU, tall matrices are unpacked with their numbers in another order.",
         f"{UNPACKED}[CPU-mixed]",
-    ),
-    mutation(
-        "packing-turned-by-another-shape",
-        PACKING,
-        "_reshaped(next(small), shape[::-1] if turned else shape)",
-        "_reshaped(next(small), shape).swapaxes(-1, -2) if turned else _reshaped(next(small), shape)",
-        "On a CPU, small tall matrices are unpacked row by row, though they were packed column by column.",
-        f"{UNPACKED}[CPU-all small]",
     ),
     mutation(
         "layer-norm-mean-of-other-channels",

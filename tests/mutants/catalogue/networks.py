@@ -42,7 +42,7 @@ MUTATIONS = [
         "unit * spread(scale, x.shape) + spread(bias, x.shape)",
         "unit * spread(scale, x.shape) + 0.0 * spread(bias, x.shape)",
         "LayerNorm has no offset.",
-        "networks/test_networks.py::test_layer_norm_is_flaxs_with_its_gradients[shape0]",
+        "networks/test_networks.py::test_layer_norm_is_flaxs_with_its_gradients[shape0-CPU]",
     ),
     mutation(
         "norm-layer-gradient-incomplete",
@@ -50,7 +50,7 @@ MUTATIONS = [
         "return centred - y * jnp.mean(y * centred, -1, keepdims=True)",
         "return centred",
         "The gradient of LayerNorm treats its variance as a constant.",
-        "networks/test_networks.py::test_layer_norm_is_flaxs_with_its_gradients[shape0]",
+        "networks/test_networks.py::test_layer_norm_is_flaxs_with_its_gradients[shape0-CPU]",
     ),
     mutation("renorm-r-limit", NORMS, "r_max: float = 3.0", "r_max: float = 30.0", "r is clipped elsewhere.", RENORM),
     mutation("renorm-d-limit", NORMS, "d_max: float = 5.0", "d_max: float = 6.0", "d is clipped elsewhere.", RENORM),

@@ -131,7 +131,7 @@ ATARI_NORM = Experiment(
         ENDS_AT,
         "Of CrossQ we have batch renormalisation, and statistics of states and successors together. Its other steps, "
         "two critics and wide layers, are not there.",
-        "The targets of the arm `crossq` come from each minibatch, so its minibatches are whole sequences of a rollout.",
+        "The targets of the arm `crossq` are those of each minibatch, so these are whole sequences of a rollout.",
     ),
 )
 
