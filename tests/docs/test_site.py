@@ -135,6 +135,7 @@ def test_the_site_loads_nothing_from_elsewhere_and_can_be_searched(address):
         page.locator("a:has(code:text-is('lambda_returns'))").first.click()
         page.wait_for_url("**/returns.py.html#__codelineno-0-*")
         assert "def lambda_returns" in page.locator("code").first.inner_text()
+        page.wait_for_load_state("networkidle")  # a page that is still loading closes the search again
         page.locator("input[name=query]").click()
         page.keyboard.type("bootstrap")
-        page.wait_for_selector(".md-search-result__item", timeout=20_000)
+        page.wait_for_selector(".md-search-result__item", state="attached", timeout=20_000)
