@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pqn.traces import first_index_at_most, rewritten, small_updates_select, unrolled
+from pqn.traces import first_index_bounded, rewritten, small_updates_select, unrolled
 
 
 def loops(function, *args):
@@ -176,7 +176,7 @@ USES = {
 
 @pytest.mark.parametrize("use", USES.values(), ids=USES)
 def test_a_floor_beyond_the_second_is_the_second(use):
-    bounded = jax.jit(rewritten(use, first_index_at_most(1, FLOORS.shape)))
+    bounded = jax.jit(rewritten(use, first_index_bounded(FLOORS.shape)))
     for floor in (0, 1):
         np.testing.assert_array_equal(bounded(FLOORS, jnp.int32(floor)), use(jnp.asarray(FLOORS), jnp.int32(floor)))
     if use is not USES["read the ground"]:
@@ -188,5 +188,5 @@ def test_other_arrays_keep_their_indices():
         return x.at[i, 0, 0].set(-1.0)
 
     nine = np.zeros((9, 4, 5), np.float32)
-    bounded = rewritten(use, first_index_at_most(1, FLOORS.shape))
+    bounded = rewritten(use, first_index_bounded(FLOORS.shape))
     np.testing.assert_array_equal(bounded(jnp.asarray(nine), jnp.int32(7)), use(jnp.asarray(nine), jnp.int32(7)))

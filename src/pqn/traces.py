@@ -130,8 +130,9 @@ def small_updates_select(at_most: int) -> Rule:
 _INDEXED = ("dynamic_slice", "dynamic_update_slice", "gather", "scatter", "scatter-add")
 
 
-def first_index_at_most(last: int, shape: tuple[int, ...]) -> Rule:
-    """In arrays of this shape an index along the first axis beyond `last` means `last`, to read and to write."""
+def first_index_bounded(shape: tuple[int, ...]) -> Rule:
+    """In arrays of this shape an index beyond the first axis means its last place, to read and to write."""
+    last = shape[0] - 1
 
     def rule(eqn: JaxprEqn) -> Callable[..., list[Array]] | None:
         if eqn.primitive.name not in _INDEXED or _shape(eqn.invars[0]).shape != shape:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from pqn.traces import first_index_at_most, rewritten
+from pqn.traces import first_index_bounded, rewritten
 from pqn.types import Array, PyTree
 
 _MAPS = ("map", "item_map", "mob_map", "light_map")  # [9, height, width] each
@@ -51,7 +51,7 @@ class TwoFloors:
         self._noop = constants.Action.NOOP.value
         self._stairs = jnp.array([constants.Action.DESCEND.value, constants.Action.ASCEND.value])
         # The player's floor is the second of two, unless it is the ground floor, which is the first.
-        second = first_index_at_most(1, (2, *env.static_env_params.map_size))
+        second = first_index_bounded((2, *env.static_env_params.map_size))
         self._step = rewritten(lambda key, state, action: env.step_env(key, state, action, params), second)
 
     def reset(self, key: Array) -> tuple[Array, PyTree]:
