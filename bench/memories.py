@@ -1,6 +1,6 @@
 """Which memory learns most, at equal steps and in equal time; and what a gradient step of each costs.
 
-    python -m bench.memories --out runs/memories                # MemoryChain and masked CartPole, small, on a CPU
+    python -m bench.memories --out runs/memories                # small networks, on a CPU
     python -m bench.memories smax-2s3z craftax-classic-rnn --out runs/memories-gpu
     python -m bench.memories --gradient --steps 128 --batch 40 --size 512
 
@@ -45,6 +45,17 @@ TASKS: dict[str, tuple[str, dict[str, Any]]] = {
     "masked-cartpole": (
         "cartpole-rnn",
         SMALL | {"learner.lr": 1e-3, "total_steps": 200_000, "eval.num_envs": 16, "eval.count": 8},
+    ),
+    # As many gradient steps per step of the game as the presets, with an eighth of their units.
+    "small-smax-2s3z": (
+        "smax-2s3z",
+        {"network.hidden": (64, 64), "network.memory_size": 64, "env.num_envs": 32, "learner.minibatches": 4}
+        | {"total_steps": 1_000_000, "eval.num_envs": 32, "eval.count": 10},
+    ),
+    "small-craftax-classic": (
+        "craftax-classic-rnn",
+        {"network.hidden": (64,), "network.memory_size": 64, "env.num_envs": 64, "env.kwargs": {"max_timesteps": 500}}
+        | {"total_steps": 1_000_000, "eval.num_envs": 16, "eval.count": 10},
     ),
 }
 ROUNDS = 5
