@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 
@@ -16,6 +18,15 @@ def expand(flag: Array, like: Array) -> Array:
 def where(flag: Array, new: PyTree, old: PyTree) -> PyTree:
     """`new` where flag [N] is set, otherwise `old`, in every leaf [N, ...]."""
     return jax.tree.map(lambda a, b: jnp.where(expand(flag, b), a, b), new, old)
+
+
+def at_once(reduce: Callable[[Array], Array], tree: PyTree) -> PyTree:
+    """`reduce` of every leaf, all of one shape, as one operation of their stack: [F, ...] -> [F].
+
+    Each leaf by itself would be a kernel of its own, which an accelerator launches and the compiler compiles.
+    """
+    leaves, structure = jax.tree.flatten(tree)
+    return structure.unflatten(list(reduce(jnp.stack(leaves))))
 
 
 def strong(tree: PyTree) -> PyTree:

@@ -13,6 +13,7 @@ from pqn import shards
 from pqn.algorithms.base import Actor, Hyper, LearnerState, Metrics, Progress, Work, schedules
 from pqn.algorithms.packing import Packed, pack
 from pqn.algorithms.segments import Segments, pick
+from pqn.arrays import at_once
 from pqn.config import Config
 from pqn.device import unroll
 from pqn.errors import ConfigError
@@ -126,7 +127,7 @@ class Descent(abc.ABC):
     def finish(
         self, state: LearnerState, progress: Progress, work: Work, metrics: Metrics
     ) -> tuple[LearnerState, Metrics]:
-        means = {name: jnp.mean(value) for name, value in metrics.items()}
+        means: Metrics = at_once(lambda values: jnp.mean(values, axis=1), metrics)
         params = progress.params.unpack()
         after = LearnerState(params, progress.stats, progress.opt, state.updates + 1, work.fixed, state.buffer)
         return after, means | work.metrics

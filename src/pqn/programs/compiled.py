@@ -38,7 +38,7 @@ from pqn.programs.compiling import Job, compile_all
 from pqn.programs.keys import evaluation_key, seed_keys, update_keys
 from pqn.programs.memory import MemoryPlan
 from pqn.programs.shard_mesh import SAME, ShardMesh, device_axes, shard_axes
-from pqn.programs.totals import HEALTH, blank, combine, join_shards, report
+from pqn.programs.totals import HEALTH, AnyArray, blank, combine, join_shards, report
 from pqn.types import Array, PyTree, Rollout
 
 if TYPE_CHECKING:
@@ -138,17 +138,22 @@ class CompiledProgram:
         chunks.
         """
 
-        def body(_: Array, c: tuple[RunState, dict[str, Array]]) -> tuple[RunState, dict[str, Array]]:
+        def body(_: Array, c: tuple[RunState, tuple[Array, Array]]) -> tuple[RunState, tuple[Array, Array]]:
             state, totals = c
             with repeated(self.planned_updates, self.doubled):
                 state, metrics = self.update_all(state, hyper)
-            return state, combine(totals, metrics)
+            return state, self._stacked(combine(self._by_name(*totals), metrics))
 
-        c = (state, blank(self._reported, self.config.seeds) | before)
-        state, totals = jax.lax.fori_loop(0, count, body, c)
-        # Few arrays, since each is a transfer; the numbers of updates stay integers, which are exact.
-        floats, ints = ([totals[name] for name in names] for names in (self.total_names, HEALTH))
-        return state, (jnp.stack(floats), jnp.stack(ints))
+        c = (state, self._stacked(blank(self._reported, self.config.seeds) | before))
+        return jax.lax.fori_loop(0, count, body, c)
+
+    def _stacked(self, totals: dict[str, Array]) -> tuple[Array, Array]:
+        """Totals as two arrays, since each array is a kernel and a transfer. Numbers of updates stay exact integers."""
+        return jnp.stack([totals[name] for name in self.total_names]), jnp.stack([totals[name] for name in HEALTH])
+
+    def _by_name(self, floats: AnyArray, ints: AnyArray) -> dict[str, AnyArray]:
+        """The inverse of `_stacked`."""
+        return dict(zip((*self.total_names, *HEALTH), (*floats, *ints), strict=True))
 
     def _evaluate(self, learner: LearnerState, seeds: Array) -> tuple[Array, dict[str, Array]]:
         return self.mesh.over_devices(self._evaluate_here, (self._axes.learner, SAME), SAME)(learner, seeds)
@@ -223,8 +228,7 @@ class CompiledProgram:
         sums = {name: np.float32((before or {}).get(name, nothing)) for name in self.total_names}
         hyper, count_, sums = self.mesh.put((self.hyper, np.int32(count), sums), SAME)
         state, totals = self._compiled["chunk"](state, hyper, count_, sums)
-        floats, ints = jax.device_get(totals)
-        return state, dict(zip((*self.total_names, *HEALTH), (*floats, *ints), strict=True))
+        return state, self._by_name(*jax.device_get(totals))
 
     def evaluate(self, state: RunState) -> evaluation.Evaluation:
         """The first full episode of every evaluation environment, [S, E]."""

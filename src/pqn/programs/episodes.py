@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from pqn.arrays import at_once
 from pqn.types import Array, EpisodeStats, TimeStep
 
 
@@ -17,6 +18,10 @@ class Finished(NamedTuple):
     length: Array
     info: dict[str, Array]
     fault: Array | None = None  # int32 `health.Fault` of the environments; None: not looked at (here)
+
+    def over_environments(self) -> Finished:
+        """The sums over all environments, from those of each [N]."""
+        return at_once(lambda sums: jnp.sum(sums, axis=1), self)
 
 
 def count_episodes(episode: EpisodeStats, finished: Finished, timestep: TimeStep) -> tuple[EpisodeStats, Finished]:

@@ -160,7 +160,7 @@ def collect(
     last_value, final_value = _bootstrap_values(actor, policy, stream, ends, records)
     rollout = assemble(records, carries, stream.window, last_value, final_value, hyper)
     rollout = rollout._replace(last_seen=stream.seen if config.keeps_last_seen else None)
-    finished = jax.tree.map(jnp.sum, finished)._replace(fault=diagnose(env.spec, records, stream, ends))
+    finished = finished.over_environments()._replace(fault=diagnose(env.spec, records, stream, ends))
     return stream._replace(window=last_steps(records, burn_in)), rollout, finished
 
 

@@ -350,8 +350,8 @@ IN_PARTS = [
     mutation(
         "update-reports-its-last-step",
         DESCENT,
-        "{name: jnp.mean(value) for name, value in metrics.items()}",
-        "{name: value[-1] for name, value in metrics.items()}",
+        "at_once(lambda values: jnp.mean(values, axis=1), metrics)",
+        "at_once(lambda values: values[:, -1], metrics)",
         "The loss on record is that of one minibatch.",
         "algorithms/test_descent.py::test_an_update_is_counted_and_reported_as_the_mean_of_its_steps",
     ),

@@ -159,6 +159,22 @@ COLLECTING = [
         "Training curves show the clipped or shaped return instead of the score.",
         "programs/simulators/test_games.py::test_the_learner_sees_lives_and_the_statistics_games",
     ),
+    mutation(
+        "rollout-infos-exchanged",
+        "arrays.py",
+        "structure.unflatten(list(reduce(jnp.stack(leaves))))",
+        "structure.unflatten(list(reduce(jnp.stack(leaves[::-1]))))",
+        "One number of the record appears under the name of another.",
+        "test_arrays.py::test_at_once_reduces_each_leaf_by_itself",
+    ),
+    mutation(
+        "rollout-sums-of-one-environment",
+        EPISODES,
+        "jnp.sum(sums, axis=1)",
+        "sums[:, 0]",
+        "Only the episodes of the first environment are counted.",
+        "test_arrays.py::test_sums_over_environments_are_one_operation_however_many_infos_there_are",
+    ),
 ]
 
 RUNNING = [

@@ -39,7 +39,7 @@ def join_groups(actor: Actor, layout: Layout, collected: Collected, hyper: Hyper
     outcomes = join_train([steps.outcomes() for steps in groups], layout.groups, axis=1)
     episode, finished = _count(stream.episode, outcomes)
     window = rollout.last_steps(records, layout.burn_in)
-    return data, AfterRollout(episode, window, jax.tree.map(jnp.sum, finished))
+    return data, AfterRollout(episode, window, finished.over_environments())
 
 
 def join_train(parts: Sequence[Tree], groups: Sequence[Group], axis: int) -> Tree:
