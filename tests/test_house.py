@@ -29,6 +29,7 @@ LAYERS = (
     (
         "errors",
         "fields",
+        "by_name",
         "renamed",
         "types",
         "arrays",

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pqn import renamed
-from pqn.errors import ConfigError, suggest
-from pqn.fields import OneOf, Options, Within, brief, hints, is_group
+from pqn import by_name, renamed
+from pqn.errors import ConfigError
+from pqn.fields import OneOf, Options, Within, brief
 
 MOST = 2**31 - 1  # what the compiled program can count to
 
@@ -31,7 +31,6 @@ Each is what `algorithms/NAME.py` calls ALGORITHM, with _ in the file's name for
 
 OWN_NETWORK = "own"  # of pqn: the network that the options of the group `network` describe
 
-Group = TypeVar("Group", bound=Options)
 Copies = Annotated[int, Within(1, 2**20)]  # of environments
 Width = Annotated[int, Within(1, 2**16)]  # of a layer
 Times = Annotated[int, Within(0, 10**6)]  # how often something happens in a run
@@ -386,10 +385,7 @@ class Config(Options):
         """
         if options is not None and not isinstance(options, Mapping):
             raise ConfigError(f"options are given by name, as in {{'learner.lr': 0.1}}, not as {brief(options)}")
-        config = self
-        for name, value in {**(options or {}), **top}.items():
-            config = _set(config, name, str(name).split("."), value)
-        return config
+        return by_name.changed(self, {**(options or {}), **top})
 
     def validate(self) -> Config:
         """Returns itself, or raises `ConfigError` for options that do not fit together, with values that would do."""
@@ -419,57 +415,7 @@ class Config(Options):
         Raises:
           ConfigError: a name is unknown, or a value has the wrong type or is out of bounds.
         """
-        return _build(Config, renamed.read(data), "")
-
-
-def _set(config: Group, name: str, path: list[str], value: object) -> Group:
-    """A copy of `config` with the option at `path` changed; `name` is its full name, for errors."""
-    fields = hints(type(config))
-    first, *rest = path
-    if first not in fields:
-        raise ConfigError(_unknown(name, first, fields))
-    current = getattr(config, first)
-    if isinstance(current, dict):
-        value = current | _merged(name, rest, value)
-    elif rest:
-        if not isinstance(current, Options):
-            raise ConfigError(f"there is no option {brief(name)}: {first} has no parts")
-        value = _set(current, name, rest, value)
-    elif isinstance(current, Options) and not isinstance(value, type(current)):
-        part = next(iter(hints(type(current))))
-        raise ConfigError(f"{name} is a group of options; set one of its parts, such as '{name}.{part}'")
-    return dataclasses.replace(config, **{first: value})
-
-
-def _unknown(name: object, part: str, known: Iterable[str]) -> str:
-    """The sentence about an option that does not exist; `part` is the word of its name that is not among `known`."""
-    if name in renamed.OPTIONS:
-        return f"there is no option {name}; it is {renamed.OPTIONS[str(name)]} now"
-    return f"there is no option {brief(name)}{suggest(part, known)}"
-
-
-def _merged(name: str, rest: list[str], value: object) -> dict[str, object]:
-    """What is to be added to the options of an environment."""
-    if rest:
-        return {".".join(rest): value}
-    if not isinstance(value, Mapping):
-        raise ConfigError(f"{name} is {brief(value)}; it must be a mapping of names to values")
-    return dict(value)
-
-
-def _build(cls: type[Group], data: object, prefix: str) -> Group:
-    fields = hints(cls)
-    if not isinstance(data, Mapping):
-        raise ConfigError(
-            f"{prefix.rstrip('.') or 'the configuration'} is {brief(data)}; it must be a group of options"
-        )
-    values = {}
-    for name, value in data.items():
-        if name not in fields:
-            raise ConfigError(_unknown(f"{prefix}{name}", str(name), fields))
-        hint = fields[name]
-        values[name] = _build(hint, value, f"{name}.") if is_group(hint) else value
-    return cls(**values)
+        return by_name.made(Config, renamed.read(data))
 
 
 def _check_groups(config: Config) -> None:
