@@ -42,7 +42,7 @@ LAYERS = (
         "progress",
     ),
     ("returns", "exploration"),
-    ("config",),
+    ("options", "config"),
     ("envs",),
     ("presets",),
     ("networks",),
