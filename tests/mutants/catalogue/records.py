@@ -132,8 +132,8 @@ MUTATIONS = [
     ),
     mutation(
         "training-resume-forgets-the-last-evaluation",
-        "training/loop.py",
-        '"eval_returns": self.last_eval,',
+        "training/standing.py",
+        '"eval_returns": self.returns,',
         '"eval_returns": None,',
         "A run killed after its last evaluation ends with no score.",
         "runs/test_rows.py::test_a_resumed_run_remembers_its_last_evaluation",
