@@ -23,7 +23,8 @@ from pqn.programs.evaluation import means
 from pqn.progress import human
 from pqn.runs.configs import differences
 from pqn.runs.json_text import to_json
-from pqn.runs.opened import OpenedRun, Trained
+from pqn.runs.opened import OpenedRun
+from pqn.runs.trained import Trained
 
 MARK = "<!-- written by pqn export -->"
 

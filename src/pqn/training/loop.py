@@ -28,8 +28,8 @@ from pqn.runs.about import About
 from pqn.runs.best import Best
 from pqn.runs.loggers import open_loggers, scalars
 from pqn.runs.metrics import MetricsWriter, Row, read_metrics
-from pqn.runs.opened import Trained
 from pqn.runs.pending import Pending
+from pqn.runs.trained import Trained
 from pqn.training.clock import Clock
 from pqn.training.pace import Every, Signals, pace
 from pqn.training.result import Result

@@ -25,7 +25,8 @@ from pqn.runs.about import About, network_identity
 from pqn.runs.configs import HISTORY
 from pqn.runs.identity import identify
 from pqn.runs.loggers import check_loggers
-from pqn.runs.opened import OpenedRun, Trained, describe, differences, open_run
+from pqn.runs.opened import OpenedRun, describe, differences, open_run
+from pqn.runs.trained import Trained
 from pqn.training import extension, initial
 from pqn.training.clock import Clock
 from pqn.training.loop import Loop
