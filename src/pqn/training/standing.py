@@ -36,7 +36,7 @@ class Standing:
         left = (config.updates - self.update) * config.steps_per_update * config.seeds
         return {
             "step": self.steps,
-            "total": config.updates * config.steps_per_update,
+            "total": config.steps,
             "return": means.get("return"),
             "eval": None if self.returns is None else evaluation.mean(self.returns),
             "unfinished": self.unfinished(),
