@@ -24,6 +24,7 @@ from pqn.fields import Within, brief, checked
 from pqn.runs import directory as runs
 from pqn.runs import files, history, metadata, provenance
 from pqn.runs.about import network_identity
+from pqn.runs.checkpoint_names import name_of, step_of
 from pqn.runs.configs import HISTORY, MAY_CHANGE, describe, differences, is_text, read_config
 from pqn.runs.identity import STRUCTURE, EnvIdentity, identify, spec_difference, version_changes
 from pqn.runs.trained import Trained, trained_of
@@ -117,7 +118,7 @@ class OpenedRun:
             return checkpoint.newest(directory, read, self.warn, best.ranked)
         steps = _steps(which)
         update, rest = divmod(steps, self.config.steps_per_update)
-        path = directory / f"step-{update:012d}"
+        path = directory / name_of(update)
         if rest or files.kind_of(path) is None:
             raise checkpoint.NoCheckpoint(f"{self.path} has no checkpoint of {steps} steps; kept are {self._kept()}")
         return read(path)
@@ -126,7 +127,8 @@ class OpenedRun:
         """The steps of its checkpoints, as in "512, 640"."""
         from pqn.runs import checkpoint
 
-        updates = sorted({int(path.name[5:17]) for path in checkpoint.listing(self.directory.checkpoints)})
+        found = {step_of(path.name) for path in checkpoint.listing(self.directory.checkpoints)}
+        updates = sorted(update for update in found if update is not None)
         return ", ".join(str(update * self.config.steps_per_update) for update in updates) or "none"
 
     def given_network(self, network: object, command: str) -> Config:
