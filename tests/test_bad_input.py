@@ -24,11 +24,12 @@ from hypothesis import strategies as st
 import pqn
 from pqn.cli import options
 from pqn.cli.main import main
-from pqn.config import Config, EnvConfig, LearnerConfig
+from pqn.config import Config
 from pqn.envs import make
 from pqn.envs.options import Option, choose
 from pqn.errors import ConfigError, EnvError
 from pqn.fields import LONGEST, Within, hints, is_group, split
+from pqn.options import EnvConfig, LearnerConfig
 from pqn.runs.metrics import to_json
 
 

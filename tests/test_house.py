@@ -29,6 +29,7 @@ LAYERS = (
     (
         "errors",
         "fields",
+        "by_name",
         "renamed",
         "types",
         "arrays",
@@ -41,7 +42,7 @@ LAYERS = (
         "progress",
     ),
     ("returns", "exploration"),
-    ("config",),
+    ("options", "config"),
     ("envs",),
     ("presets",),
     ("networks",),

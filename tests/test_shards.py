@@ -12,10 +12,10 @@ from conftest import build, tiny
 
 from pqn import shards
 from pqn.algorithms.segments import pick
-from pqn.config import NetworkConfig
 from pqn.errors import ConfigError
 from pqn.networks.norms import Norm
 from pqn.networks.qnetwork import QNetwork
+from pqn.options import NetworkConfig
 from pqn.programs import rollout
 from pqn.programs.health import Fault
 from pqn.programs.keys import seed_keys, update_keys

@@ -16,10 +16,10 @@ import numpy as np
 from jax.typing import ArrayLike
 
 from pqn.algorithms.base import Actor
-from pqn.config import Seed, Share
 from pqn.errors import ObservationError
 from pqn.exploration import epsilon_greedy
 from pqn.fields import brief, checked
+from pqn.options import Seed, Share
 from pqn.types import Array, EnvSpec, Policy, PyTree
 
 HostOrDevice = Array | np.ndarray

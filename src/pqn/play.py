@@ -12,13 +12,13 @@ import numpy as np
 
 from pqn.agent import Agent
 from pqn.algorithms.base import Actor
-from pqn.config import Copies, Seed, Share
 from pqn.device import enable_compilation_cache, require_device
 from pqn.envs.check import check_quickly, is_ours
 from pqn.envs.contract import HostEnv, JaxEnv
 from pqn.envs.source import EnvSource, of_run
 from pqn.errors import EnvError, RunError
 from pqn.fields import checked
+from pqn.options import Copies, Seed, Share
 from pqn.programs import evaluation
 from pqn.programs.base import HostFactory
 from pqn.programs.evaluation import Evaluation, mean, means, step_limit

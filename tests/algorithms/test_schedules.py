@@ -10,9 +10,10 @@ from conftest import build, run_updates, tiny
 
 import pqn
 from pqn.algorithms.base import Hyper, LearnerState, schedules
-from pqn.config import MOST, Config
+from pqn.config import Config
 from pqn.errors import ConfigError
 from pqn.networks.norms import BatchRenorm
+from pqn.options import MOST
 from pqn.programs import rollout
 from pqn.progress import Progress
 from pqn.runs.metrics import read_metrics

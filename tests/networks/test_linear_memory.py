@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pqn.config import NetworkConfig
 from pqn.networks import linear_memory
 from pqn.networks.linear_memory import LRU, MinGRU, Steps, remember
 from pqn.networks.memory import CELLS
 from pqn.networks.qnetwork import QNetwork
+from pqn.options import NetworkConfig
 from pqn.types import Inputs
 
 LINEAR = {"mingru": MinGRU, "lru": LRU}

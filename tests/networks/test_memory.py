@@ -11,9 +11,9 @@ from conftest import build, run_updates, tiny
 
 import pqn
 from pqn.algorithms.segments import segmented
-from pqn.config import NetworkConfig
 from pqn.networks.memory import GRU, LSTM
 from pqn.networks.qnetwork import QNetwork
+from pqn.options import NetworkConfig
 from pqn.programs import rollout
 from pqn.programs.base import RunState
 from pqn.programs.evaluation import evaluate

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pqn.config import NetworkConfig
 from pqn.networks import norms
 from pqn.networks.norms import BatchRenorm, LayerNorm
 from pqn.networks.qnetwork import TORSOS, QNetwork, kernel_norms
 from pqn.networks.torsos import Conv
+from pqn.options import NetworkConfig
 from pqn.types import Inputs
 
 

@@ -10,12 +10,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from pqn.config import OWN_NETWORK, Config
+from pqn.config import Config
 from pqn.errors import ConfigError
 from pqn.exploration import epsilon_greedy, greedy_value
 from pqn.networks.given import check_network, make_network
 from pqn.networks.mixers import QMIX, VDN, Independent
 from pqn.networks.qnetwork import QNetwork
+from pqn.options import OWN_NETWORK
 from pqn.types import Array, Draw, EnvSpec, Inputs, Note, Policy, PyTree, Seen
 
 MIXER = "mixer"  # the name of its parameters among those of the network

@@ -13,8 +13,8 @@ from pqn.algorithms.acting import QActor
 from pqn.algorithms.base import Hyper, Metrics
 from pqn.algorithms.descent import OnPolicy
 from pqn.algorithms.segments import Segments, counted, mean, segmented
-from pqn.config import LearnerConfig
 from pqn.networks.qnetwork import kernel_norms
+from pqn.options import LearnerConfig
 from pqn.returns import lambda_returns
 from pqn.types import Array, PyTree, Rollout
 

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 
 from pqn.algorithms.acting import NetworkActor, flat_world, one_step
-from pqn.config import OWN_NETWORK
 from pqn.errors import ConfigError
 from pqn.exploration import masked, sampled
 from pqn.networks.actor_critic import ActorCritic
+from pqn.options import OWN_NETWORK
 from pqn.types import Array, Draw, Inputs, Note, Policy, PyTree, Seen
 
 

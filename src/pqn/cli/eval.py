@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from pqn.cli import options
-from pqn.config import Copies, Seed, Share
+from pqn.options import Copies, Seed, Share
 
 
 def run(argv: list[str]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pqn.cli import options
-from pqn.config import Seed
+from pqn.options import Seed
 
 FORMATS = "onnx, stablehlo or safetensors"
 

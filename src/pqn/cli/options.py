@@ -1,6 +1,6 @@
 """From the configuration's dataclasses to command-line options and back.
 
-Field names, types, defaults and docstrings are the only source: a field added to `pqn.config` is an option at once.
+Field names, types, defaults and docstrings are the only source: a field added to `pqn.options` is an option at once.
 Written on argparse rather than taken from a library so that every mistake is answered by one sentence.
 """
 

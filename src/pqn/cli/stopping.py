@@ -6,8 +6,8 @@ import argparse
 from typing import TYPE_CHECKING, Annotated
 
 from pqn.cli import options
-from pqn.config import Positive
 from pqn.fields import Within
+from pqn.options import Positive
 
 if TYPE_CHECKING:
     from pqn.callbacks import Callback

@@ -8,8 +8,8 @@ import re
 from typing import Annotated
 
 from pqn.cli import options
-from pqn.config import Seed, Share
 from pqn.fields import Within
+from pqn.options import Seed, Share
 
 MOST_CELLS = 100
 

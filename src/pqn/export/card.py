@@ -13,16 +13,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pqn.config import OWN_NETWORK, Config
+from pqn.config import Config
 from pqn.envs.registry import GIVEN_IN_PYTHON
 from pqn.export.formats import Written
 from pqn.export.model import Model, Tensor
+from pqn.options import OWN_NETWORK
 from pqn.presets import PRESETS, preset
 from pqn.programs.evaluation import means
 from pqn.progress import human
 from pqn.runs.configs import differences
 from pqn.runs.json_text import to_json
-from pqn.runs.opened import OpenedRun, Trained
+from pqn.runs.opened import OpenedRun
+from pqn.runs.trained import Trained
 
 MARK = "<!-- written by pqn export -->"
 

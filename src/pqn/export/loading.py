@@ -12,10 +12,10 @@ import safetensors.numpy
 
 from pqn.agent import Agent
 from pqn.algorithms import make_algorithm
-from pqn.config import OWN_NETWORK
 from pqn.errors import CheckpointError, RunError
 from pqn.export.run import DESCRIPTION
 from pqn.networks import given
+from pqn.options import OWN_NETWORK
 from pqn.runs import files
 from pqn.runs.configs import read_config
 from pqn.runs.identity import spec_from_dict

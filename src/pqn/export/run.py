@@ -16,7 +16,8 @@ from pqn.export.model import Model, Tensor
 from pqn.runs import files
 from pqn.runs.identity import spec_to_dict
 from pqn.runs.json_text import to_json
-from pqn.runs.opened import Trained, Which, open_run
+from pqn.runs.opened import Which, open_run
+from pqn.runs.trained import Trained
 
 CARD, DESCRIPTION = "README.md", "agent.json"
 DEFAULT_FOLDER = "export"  # in the run directory

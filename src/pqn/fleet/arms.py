@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, Self, TextIO
 
-from pqn.config import OWN_NETWORK, Config
+from pqn.config import Config
 from pqn.errors import Diverged, Interrupted, PqnError, reason
+from pqn.options import OWN_NETWORK
 from pqn.progress import Progress
 from pqn.runs import files
 from pqn.runs.begun import begun

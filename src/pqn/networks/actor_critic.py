@@ -10,9 +10,9 @@ import dataclasses
 import flax.linen as nn
 import jax.numpy as jnp
 
-from pqn.config import NetworkConfig
 from pqn.networks.products import dot_general
 from pqn.networks.qnetwork import SequenceNetwork, initial_carry
+from pqn.options import NetworkConfig
 from pqn.types import Array, Inputs, PyTree
 
 POLICY_GAIN = 0.01  # a small one: the first policy is nearly uniform (Andrychowicz et al. 2021)

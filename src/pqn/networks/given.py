@@ -16,12 +16,13 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from pqn.config import OWN_NETWORK, Config
+from pqn.config import Config
 from pqn.envs import user_function
 from pqn.envs.registry import GIVEN_IN_PYTHON
 from pqn.errors import ConfigError, EnvError
 from pqn.fields import brief
 from pqn.networks.qnetwork import QNetwork
+from pqn.options import OWN_NETWORK
 from pqn.types import EnvSpec, Inputs, PyTree
 
 Build = Callable[[EnvSpec], nn.Module]

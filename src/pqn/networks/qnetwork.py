@@ -10,12 +10,12 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from pqn.config import NetworkConfig
 from pqn.networks import pixels, torsos
 from pqn.networks.heads import Head
 from pqn.networks.memory import CELLS
 from pqn.networks.norms import Norm, in_front_of
 from pqn.networks.torsos import Torso
+from pqn.options import NetworkConfig
 from pqn.types import Array, Inputs, PyTree
 
 TORSOS = torsos.TORSOS | pixels.TORSOS

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pqn.config import Config, EnvConfig, EvalConfig, LearnerConfig, NetworkConfig
+from pqn.config import Config
 from pqn.envs.catalog import ATARI_57, ATARI_TITLES
+from pqn.options import EnvConfig, EvalConfig, LearnerConfig, NetworkConfig
 from pqn.presets.base import BOOTSTRAPS, Preset
 
 _TABLE = (

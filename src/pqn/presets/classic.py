@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pqn.config import Config, EnvConfig, LearnerConfig, NetworkConfig
+from pqn.config import Config
+from pqn.options import EnvConfig, LearnerConfig, NetworkConfig
 from pqn.presets.base import BOOTSTRAPS, TRUE_LAMBDA, Preset
 
 _PUBLIC = "the public configuration of the paper's CartPole and Acrobot runs (the paper has no table for them)"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pqn.config import Config, EnvConfig, EvalConfig, LearnerConfig, NetworkConfig
+from pqn.config import Config
+from pqn.options import EnvConfig, EvalConfig, LearnerConfig, NetworkConfig
 from pqn.presets.base import BOOTSTRAPS, NO_PAST_ACTION, RENORM, TARGETS_ONCE, Preset
 
 _FULL, _CLASSIC = "Craftax-Symbolic-v1", "Craftax-Classic-Symbolic-v1"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pqn.config import Config, EnvConfig, LearnerConfig, NetworkConfig
+from pqn.config import Config
+from pqn.options import EnvConfig, LearnerConfig, NetworkConfig
 from pqn.presets.base import BOOTSTRAPS, TRUE_LAMBDA, Preset
 
 _GAMES = {

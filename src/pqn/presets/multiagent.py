@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pqn.config import Config, EnvConfig, EvalConfig, LearnerConfig, NetworkConfig
+from pqn.config import Config
+from pqn.options import EnvConfig, EvalConfig, LearnerConfig, NetworkConfig
 from pqn.presets.base import BOOTSTRAPS, FULL_CLIP, HALF_CLIP, TARGETS_ONCE, WINDOW, Preset
 
 _TABLE = "the paper's table of {} and public configuration"

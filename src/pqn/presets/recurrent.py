@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pqn.config import EnvConfig
+from pqn.options import EnvConfig
 from pqn.presets.base import BOOTSTRAPS, NO_PAST_ACTION, TARGETS_ONCE, WINDOW, Preset
 from pqn.presets.classic import paper
 

@@ -5,8 +5,9 @@ One step of a buffer here is one step of one environment, with all its agents.
 
 from __future__ import annotations
 
-from pqn.config import Config, EnvConfig, EvalConfig, LearnerConfig, NetworkConfig, ReplayConfig, TargetConfig
+from pqn.config import Config
 from pqn.envs.catalog import ATARI_57, ATARI_TITLES
+from pqn.options import EnvConfig, EvalConfig, LearnerConfig, NetworkConfig, ReplayConfig, TargetConfig
 from pqn.presets import craftax
 from pqn.presets.base import HALF_CLIP, RENORM, Preset
 from pqn.presets.minatar import COMPARED as MINATAR

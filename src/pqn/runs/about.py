@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pqn.config import OWN_NETWORK
+from pqn.options import OWN_NETWORK
 from pqn.runs.identity import EnvIdentity
 
 if TYPE_CHECKING:

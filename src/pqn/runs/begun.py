@@ -7,8 +7,9 @@ from pathlib import Path
 from pqn.config import Config
 from pqn.errors import RunError
 from pqn.runs import files
+from pqn.runs.configs import describe, differences
 from pqn.runs.directory import CONFIG
-from pqn.runs.opened import Warn, describe, differences, open_run
+from pqn.runs.opened import Warn, open_run
 
 NO_INFLUENCE = ("log.", "save.", "simulators.cores")  # options that say nothing about what a run learns
 

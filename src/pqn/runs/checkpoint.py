@@ -28,13 +28,13 @@ from pqn.errors import CheckpointError, DamagedCheckpoint, reason
 from pqn.hosts import processes
 from pqn.programs.base import Blocks
 from pqn.runs import files, manifest, migrations, parts, state_tree
+from pqn.runs.checkpoint_names import REPLACED, TEMPORARY, name_of, step_of
 from pqn.runs.files import PathLike, fsync_directory
 from pqn.runs.leaves import Contents, Leaf, decode
-from pqn.runs.manifest import DATA, DIRECTORY_NAME, MANIFEST, Manifest, damaged
+from pqn.runs.manifest import DATA, MANIFEST, Manifest, damaged
 from pqn.types import PyTree
 
 MOST_HEADER = 100 * 2**20  # bytes of a safetensors header; safetensors itself reads no larger one
-_TEMPORARY = ".tmp-"
 
 Tree = TypeVar("Tree")
 Result = TypeVar("Result")
@@ -100,10 +100,10 @@ def save(
     if keep is not None and keep < 1:
         raise ValueError(f"at least one checkpoint must be kept, not {keep}")
     directory = Path(directory)
-    final = directory / f"step-{step:012d}"
-    kept = {f"step-{number:012d}" for number in also}
+    final = directory / name_of(step)
+    kept = {name_of(number) for number in also}
     if isinstance(state, Blocks):
-        return _save_together(final, state, metadata or {}, keep, kept)
+        return _save_together(final, state, step, metadata or {}, keep, kept)
     leaves, data = state if isinstance(state, Held) else held(state)
     _write_whole(final, {DATA: data, MANIFEST: manifest.write(data, leaves, step, metadata or {})})
     _prune(directory, final, keep, kept)
@@ -112,7 +112,7 @@ def save(
 
 def _write_whole(final: Path, content: Mapping[str, bytes]) -> None:
     """Writes the files of a checkpoint such that the directory `final` has all of them or does not exist."""
-    temporary = final.parent / f"{_TEMPORARY}{final.name}-{os.getpid()}"
+    temporary = final.parent / f"{TEMPORARY}{final.name}-{os.getpid()}"
     try:
         _make_temporary(temporary)
         for name, data in content.items():
@@ -136,7 +136,7 @@ def _put_in_place(temporary: Path, final: Path) -> None:
     fsync_directory(temporary)
     # A directory cannot be renamed onto another; `listing` finds the old one if the process dies here.
     if os.path.lexists(final):
-        replaced = final.with_name(final.name + ".replaced")
+        replaced = final.with_name(final.name + REPLACED)
         _remove(replaced)
         final.rename(replaced)
     temporary.rename(final)
@@ -144,10 +144,10 @@ def _put_in_place(temporary: Path, final: Path) -> None:
 
 
 def _save_together(
-    final: Path, state: Blocks, metadata: Mapping[str, object], keep: int | None, also: Collection[str]
+    final: Path, state: Blocks, step: int, metadata: Mapping[str, object], keep: int | None, also: Collection[str]
 ) -> Path:
     """Every process writes what its devices hold; process 0 seals it when all have done so."""
-    temporary, is_first = final.parent / f"{_TEMPORARY}{final.name}-parts", processes.index() == 0
+    temporary, is_first = final.parent / f"{TEMPORARY}{final.name}-parts", processes.index() == 0
     leaves = state_tree.described(state.whole)
     whole = {leaf.name: leaf for leaf in leaves}
 
@@ -159,7 +159,7 @@ def _save_together(
 
     def seal() -> None:
         found = [manifest.as_part(part) for made in written for part in made]
-        _write(temporary / MANIFEST, manifest.write_parts(found, leaves, int(final.name[5:]), metadata))
+        _write(temporary / MANIFEST, manifest.write_parts(found, leaves, step, metadata))
         _put_in_place(temporary, final)
         _prune(final.parent, final, keep, also)
 
@@ -179,19 +179,19 @@ def _write(path: Path, data: bytes) -> None:
 
 def _prune(directory: Path, newest: Path, keep: int | None, also: Collection[str]) -> None:
     """Removes what the new checkpoint makes useless. The new one is safe by now, so a failure here loses nothing."""
-    older = [path for path in listing(directory) if path.name < newest.name and path.suffix != ".replaced"]
+    older = [path for path in listing(directory) if path.name < newest.name and path.suffix != REPLACED]
     kept = {newest, *(older if keep is None else older[: keep - 1]), *(path for path in older if path.name in also)}
     with contextlib.suppress(OSError):
         for path in listing(directory):
             if path not in kept:
                 # Renamed first: a process killed in between must not leave half a checkpoint under a real name.
-                trash = directory / f"{_TEMPORARY}{path.name}-removed"
+                trash = directory / f"{TEMPORARY}{path.name}-removed"
                 path.rename(trash)
                 _remove(trash)
 
 
 def _remove_leftovers(directory: Path) -> None:
-    for path in directory.glob(f"{_TEMPORARY}*"):
+    for path in directory.glob(f"{TEMPORARY}*"):
         _remove(path)
 
 
@@ -299,10 +299,10 @@ def listing(directory: Path) -> list[Path]:
     if not files.is_directory(directory):
         return []
     try:
-        found = [path for path in directory.iterdir() if DIRECTORY_NAME.fullmatch(path.name)]
+        found = [path for path in directory.iterdir() if step_of(path.name) is not None]
     except OSError as error:
         raise CheckpointError(f"cannot read the checkpoints in {directory}: {reason(error)}") from error
-    return sorted(found, key=lambda path: (path.name[:17], len(path.name) == 17), reverse=True)
+    return sorted(found, key=lambda path: (step_of(path.name), path.suffix != REPLACED), reverse=True)
 
 
 def _read_data(path: Path, said: Manifest) -> bytes:

@@ -27,8 +27,8 @@ from typing import Any, Self
 
 from pqn.errors import RUN_DIRECTORY, RunError, reason
 from pqn.runs import files
+from pqn.runs.checkpoint_names import step_of
 from pqn.runs.json_text import to_json
-from pqn.runs.manifest import DIRECTORY_NAME
 from pqn.runs.removal import remove_run
 
 CONFIG = "config.json"
@@ -117,10 +117,10 @@ class RunDir:
     def saved_update(self) -> int:
         """The update of the newest checkpoint, by its name; 0 without one. Rows of the metrics may be rarer."""
         try:
-            names = [DIRECTORY_NAME.fullmatch(path.name) for path in self.checkpoints.iterdir()]
+            steps = [step_of(path.name) for path in self.checkpoints.iterdir()]
         except OSError:  # there is none yet, or it cannot be read, which whoever needs a checkpoint will say
             return 0
-        return max((int(name[1]) for name in names if name), default=0)
+        return max((step for step in steps if step is not None), default=0)
 
     def lock(self) -> None:
         """Take the exclusive right to write here, or raise `RunError` naming the process that has it."""

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from pqn.errors import CheckpointError, DamagedCheckpoint
 from pqn.runs import files
+from pqn.runs.checkpoint_names import step_of
 from pqn.runs.json_text import MOST_DEPTH, parse_json, to_json
 from pqn.runs.leaves import DTYPES, KEYS, Leaf
 
@@ -25,7 +26,6 @@ PARTS_VERSION = 2  # of a checkpoint in parts, which earlier versions cannot rea
 DATA = "state.safetensors"
 MANIFEST = "manifest.json"
 PART_NAME = re.compile(r"part-\d{6}-\d{6}\.safetensors")
-DIRECTORY_NAME = re.compile(r"step-(\d{12})(\.replaced)?")
 
 MOST_NAME = 1024  # characters of an array's name
 MOST_ELEMENTS = 2**48  # of an array
@@ -116,8 +116,7 @@ def parse(path: Path, text: bytes) -> Manifest:
     step, metadata = content.get("step"), content.get("metadata")
     if not _is_count(step):
         raise damaged(path, f"{MANIFEST} has no step")
-    named = DIRECTORY_NAME.fullmatch(path.name)
-    if named and int(named[1]) != step:
+    if step_of(path.name) not in (None, step):
         raise damaged(path, f"its {MANIFEST} is of step {step}")
     if not isinstance(metadata, dict):
         raise damaged(path, f"{MANIFEST} has no metadata")

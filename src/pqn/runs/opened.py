@@ -17,18 +17,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import numpy as np
-
 from pqn.config import Config
 from pqn.envs import registry, source
-from pqn.errors import CheckpointError, ConfigError, DamagedCheckpoint, EnvError, PqnError, RunError
+from pqn.errors import CheckpointError, ConfigError, EnvError, RunError
 from pqn.fields import Within, brief, checked
 from pqn.runs import directory as runs
 from pqn.runs import files, history, metadata, provenance
 from pqn.runs.about import network_identity
+from pqn.runs.checkpoint_names import name_of, step_of
 from pqn.runs.configs import HISTORY, MAY_CHANGE, describe, differences, is_text, read_config
-from pqn.runs.identity import STRUCTURE, EnvIdentity, identify, spec_difference, spec_from_dict, version_changes
-from pqn.runs.pending import Pending
+from pqn.runs.identity import STRUCTURE, EnvIdentity, identify, spec_difference, version_changes
+from pqn.runs.trained import Trained, trained_of
 
 if TYPE_CHECKING:
     from pqn.algorithms.base import Actor
@@ -119,7 +118,7 @@ class OpenedRun:
             return checkpoint.newest(directory, read, self.warn, best.ranked)
         steps = _steps(which)
         update, rest = divmod(steps, self.config.steps_per_update)
-        path = directory / f"step-{update:012d}"
+        path = directory / name_of(update)
         if rest or files.kind_of(path) is None:
             raise checkpoint.NoCheckpoint(f"{self.path} has no checkpoint of {steps} steps; kept are {self._kept()}")
         return read(path)
@@ -128,7 +127,8 @@ class OpenedRun:
         """The steps of its checkpoints, as in "512, 640"."""
         from pqn.runs import checkpoint
 
-        updates = sorted({int(path.name[5:17]) for path in checkpoint.listing(self.directory.checkpoints)})
+        found = {step_of(path.name) for path in checkpoint.listing(self.directory.checkpoints)}
+        updates = sorted(update for update in found if update is not None)
         return ", ".join(str(update * self.config.steps_per_update) for update in updates) or "none"
 
     def given_network(self, network: object, command: str) -> Config:
@@ -192,7 +192,7 @@ class OpenedRun:
             self.warn(f"{self.path} was trained with other versions: {', '.join(changes)}; numbers may differ")
 
     def _trained(self, contents: Contents) -> Trained:
-        trained = _check(contents)
+        trained = trained_of(contents)
         known = (self.path / runs.ENVIRONMENT).exists()
         if known and trained.run != self.id:
             raise CheckpointError(
@@ -212,58 +212,6 @@ class OpenedRun:
                 f"put the checkpoint's values back, or train anew in another directory"
             )
         return trained
-
-
-@dataclasses.dataclass(frozen=True)
-class Trained:
-    """A checkpoint of a run, read and found to agree with itself."""
-
-    contents: Contents
-    config: Config
-    spec: EnvSpec
-    env: EnvIdentity | None
-    run: str | None
-    """Id of the run that wrote it."""
-    update: int
-    step: int
-    """Environment steps, per seed."""
-    seconds: dict[str, float]
-    """Spent by then: "wall" and "train"."""
-    eval_returns: np.ndarray | None
-    """[S, E] of the last evaluation."""
-    pending: Pending
-    """What had been counted since the last row of the metrics."""
-    rows: dict[str, int] | None
-    """How many rows of each kind the metrics had; None: not recorded."""
-
-    @property
-    def path(self) -> Path:
-        return self.contents.path
-
-    @property
-    def own_returns(self) -> np.ndarray | None:
-        """`eval_returns` if they are of these weights: a checkpoint may be newer than the last evaluation."""
-        return self.eval_returns if self.contents.metadata.get("eval_update") == self.update else None
-
-    def actor(self) -> tuple[Actor, Policy]:
-        """The actor, and the policies of all seeds, [S, ...]; the optimiser's state stays on disk.
-
-        Raises:
-          CheckpointError: the configuration describes another network than the arrays are of.
-        """
-        import jax
-
-        from pqn.algorithms import make_algorithm
-        from pqn.runs import checkpoint
-
-        try:
-            actor = make_algorithm(self.config, self.spec).actor
-            policies = jax.eval_shape(jax.vmap(actor.init), jax.random.split(jax.random.key(0), self.config.seeds))
-        except PqnError:
-            raise
-        except Exception as error:  # whatever flax makes of a configuration that was tampered with
-            raise CheckpointError(f"the checkpoint {self.path} describes a network that cannot be built") from error
-        return actor, checkpoint.place(self.contents, policies, "learner/")
 
 
 # ------------------------------------------------------------------------------------------------------- what is read
@@ -308,44 +256,6 @@ def _read_environment(
         return metadata.identifier(data.get("run")), env, metadata.versions(data.get("versions", {})), origin
     except ValueError as error:
         raise RunError(f"{where} is damaged: {error}") from error
-
-
-def _check(contents: Contents) -> Trained:
-    """What a checkpoint's metadata say, if they agree with each other and with its arrays.
-
-    Raises:
-      DamagedCheckpoint: they do not.
-    """
-    meta = contents.metadata
-    try:
-        config = read_config(meta.get("config"), "its configuration")
-        env = EnvIdentity.from_dict(meta["env"]) if "env" in meta else None
-        if env and env.spec != meta.get("spec"):
-            raise ValueError("it describes its environment in two ways")
-        if env and env.name != config.env.name and _is_registered(config.env.name):
-            raise ValueError(f"its environment is {env.name} and {config.env.name}")
-        trained = Trained(
-            contents,
-            config,
-            spec_from_dict(meta.get("spec")),
-            env,
-            metadata.identifier(meta.get("run")),
-            *metadata.counters(contents, config),
-            metadata.seconds(meta.get("seconds")),
-            metadata.returns(meta.get("eval_returns"), config.seeds),
-            Pending.from_dict(meta.get("pending"), config.seeds),
-            metadata.rows(meta.get("rows")),
-        )
-    except (RunError, ValueError) as error:
-        raise DamagedCheckpoint(f"the checkpoint {contents.path} is damaged: {error}") from error
-    return trained
-
-
-def _is_registered(name: str) -> bool:
-    try:
-        return registry.is_registered(name)
-    except EnvError:  # given in Python, or nothing
-        return False
 
 
 def _differ(name: str, other: str) -> bool:

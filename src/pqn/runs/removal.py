@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pqn.errors import RunError, reason
 from pqn.runs import files
+from pqn.runs.checkpoint_names import TEMPORARY, step_of
 from pqn.runs.configs import read_config
-from pqn.runs.manifest import DIRECTORY_NAME
 
 
 def remove_run(path: Path, config: str, checkpoints: str, others: Sequence[str]) -> None:
@@ -50,7 +50,7 @@ def remove_run(path: Path, config: str, checkpoints: str, others: Sequence[str])
 
 def _remove_checkpoints(directory: Path) -> None:
     for path in directory.iterdir():
-        if DIRECTORY_NAME.fullmatch(path.name) or path.name.startswith(".tmp-"):
+        if step_of(path.name) is not None or path.name.startswith(TEMPORARY):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:

@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 
 from pqn.algorithms.acting import QActor
-from pqn.config import OWN_NETWORK
 from pqn.device import enable_compilation_cache
 from pqn.errors import ConfigError
+from pqn.options import OWN_NETWORK
 from pqn.programs import rollout
 from pqn.programs.base import Program, RunState
 from pqn.programs.compiled import CompiledProgram

@@ -21,20 +21,20 @@ from pqn.programs import evaluation, health
 from pqn.programs.base import Blocks, Program, RunState
 from pqn.programs.spread import placement
 from pqn.programs.totals import first_fault
-from pqn.progress import Progress, Status
+from pqn.progress import Progress
 from pqn.runs import checkpoint, files, provenance, shared
 from pqn.runs import directory as runs
 from pqn.runs.about import About
 from pqn.runs.best import Best
-from pqn.runs.identity import spec_to_dict
 from pqn.runs.loggers import open_loggers, scalars
 from pqn.runs.metrics import MetricsWriter, Row, read_metrics
-from pqn.runs.opened import Trained
 from pqn.runs.pending import Pending
+from pqn.runs.trained import Trained
 from pqn.training.clock import Clock
 from pqn.training.pace import Every, Signals, pace
 from pqn.training.result import Result
 from pqn.training.saving import Saver
+from pqn.training.standing import Standing
 from pqn.types import PyTree
 
 
@@ -203,7 +203,7 @@ class Loop:
             path = checkpoint.latest(self.run.checkpoints)
             kept = f"the last good checkpoint is {path}" if path else "no checkpoint had been written yet"
             raise health.error(what, self.config.seed + index, update, self.program.algorithm.spec, kept)
-        self.progress.update(self.progress_fields())
+        self.progress.update(self.standing().status())
 
     def rescue(self, failure: EnvFailed, state: RunState | checkpoint.Held, seconds: float = 0.0) -> EnvFailed:
         """Saves what was learned before an environment failed, and returns the sentence that says so.
@@ -226,7 +226,7 @@ class Loop:
     def write_row(self) -> None:
         """One training row: sums and counts of the episodes that ended since the last one."""
         if self.pending.updates:
-            schedule = self.schedules()
+            schedule = self.program.algorithm.schedules(self.update)
             row = self.pending.row(self.update, self.steps, self.config) | schedule | {"wall": self.wall()}
             memory = provenance.peak_memory()
             self.record(row if memory is None else row | {"peak_memory_bytes": memory})
@@ -285,7 +285,7 @@ class Loop:
             "wall": self.wall(),
         }
         self.record(row)
-        self.progress.update(self.progress_fields())
+        self.progress.update(self.standing().status())
 
     def measure_stability(self, state: RunState) -> None:
         """One row of kind "stability": the largest eigenvalue of the TD Jacobian and its split, for the first seed."""
@@ -305,7 +305,9 @@ class Loop:
     def save(self, state: RunState | checkpoint.Held) -> None:
         """Copies the state and writes a checkpoint in the background; several processes write it here, together."""
         with self.clock.phase("write"):
-            keep, update, about = self.config.save, self.update, copy.deepcopy(self.metadata())
+            keep, update = self.config.save, self.update
+            said = self.standing().metadata() | {"rows": self.metrics.counts} | self.about.to_dict()
+            about = copy.deepcopy(said)
             saved: PyTree = state
             if not isinstance(state, checkpoint.Held):
                 saved = self.program.snapshot(state)
@@ -321,21 +323,6 @@ class Loop:
             self.saver.write(write) if isinstance(saved, checkpoint.Held) else write()
         self.saved_at, self.saved_update = time.perf_counter(), self.update
 
-    def metadata(self) -> dict[str, object]:
-        """What a checkpoint says about itself."""
-        return {
-            "update": self.update,
-            "step": self.steps,
-            "config": self.config.to_dict(),
-            "spec": spec_to_dict(self.program.algorithm.spec),
-            "seconds": {"wall": self.wall(), "train": self.earlier["train"] + self.train_seconds},
-            "eval_returns": self.last_eval,
-            "eval_update": self.evaluated_at,
-            "pending": self.pending.to_dict(),
-            "rows": self.metrics.counts,
-            **self.about.to_dict(),
-        }
-
     def complete(self) -> Result:
         """The result of a run that has ended before, whose summary may have been lost since."""
         try:
@@ -347,48 +334,22 @@ class Loop:
 
     def finish(self) -> Result:
         self.progress.end()
-        config, train_seconds = self.config, self.earlier["train"] + self.train_seconds
-        returns = self.last_eval
-        summary = {
-            "preset": config.preset,
-            "algorithm": config.algorithm,
-            "env": config.env.name,
-            "steps": self.steps,
-            "requested_steps": config.total_steps,
-            "seeds": config.seeds,
-            "wall_seconds": round(self.wall(), 3),
-            "compile_seconds": round(self.program.compile_seconds, 3),
-            "train_seconds": round(train_seconds, 3),
-            "process_seconds": self.clock.report(),
-            "steps_per_second": round(self.steps * config.seeds / max(train_seconds, 1e-9), 1),
-            "eval_return": None
-            if returns is None
-            else {"mean": evaluation.mean(returns), "per_seed": evaluation.means(returns)},
-            "eval_step": None if self.evaluated_at is None else self.evaluated_at * config.steps_per_update,
-            "eval_unfinished": self.unfinished(),
-            "stopped": self.stopped(),
-            "device": provenance.describe_device(),
-            "peak_memory_bytes": provenance.peak_memory(),
-            "peak_process_bytes": provenance.peak_process_memory(),
-            "memory_bytes": None if self.program.memory is None else self.program.memory._asdict(),
-        }
+        summary = self.standing().summary(self.clock.report(), self.reason)
         self.run.write_json(runs.SUMMARY, summary)
         return Result(self.run.path, runs.read_summary(self.run))
 
-    def stopped(self) -> dict[str, Any] | None:
-        """Why the run ended before its plan was fulfilled; None where it was."""
-        if self.update >= self.config.updates:
-            return None
-        return {"reason": self.reason, "update": self.update, "planned_updates": self.config.updates}
-
-    def unfinished(self) -> dict[str, Any] | None:
-        """How many episodes of the last evaluation did not end, and are in none of its means."""
-        if self.last_eval is None:
-            return None
-        per_seed = np.isnan(self.last_eval).sum(axis=1)
-        limit = evaluation.step_limit(self.config, self.program.algorithm.spec)
-        counts = {"episodes": self.last_eval.size, "total": int(per_seed.sum()), "per_seed": per_seed}
-        return counts | {"max_steps": limit}
+    def standing(self) -> Standing:
+        """Where the run stands now."""
+        return Standing(
+            program=self.program,
+            update=self.update,
+            steps=self.steps,
+            pending=self.pending,
+            wall_seconds=self.wall(),
+            train_seconds=self.earlier["train"] + self.train_seconds,
+            returns=self.last_eval,
+            evaluated_at=self.evaluated_at,
+        )
 
     @property
     def steps(self) -> int:
@@ -404,24 +365,3 @@ class Loop:
 
     def minutes_passed(self) -> bool:
         return time.perf_counter() - self.saved_at > 60.0 * self.config.save.minutes
-
-    def schedules(self) -> dict[str, float]:
-        """What follows a schedule, as the compiled program has it now: the learning rate, ε where there is one."""
-        return self.program.algorithm.schedules(self.update)
-
-    def progress_fields(self) -> Status:
-        """What the progress line shows."""
-        means = self.pending.shown | self.pending.means(self.config)
-        rate = means.get("rate")
-        left = (self.config.updates - self.update) * self.config.steps_per_update * self.config.seeds
-        return {
-            "step": self.steps,
-            "total": self.config.updates * self.config.steps_per_update,
-            "return": means.get("return"),
-            "eval": None if self.last_eval is None else evaluation.mean(self.last_eval),
-            "unfinished": self.unfinished(),
-            "epsilon": self.schedules().get("epsilon"),
-            "loss": means.get("loss"),
-            "rate": rate,
-            "eta": left / rate if rate else None,
-        }

@@ -22,10 +22,11 @@ from pqn.progress import Progress
 from pqn.runs import checkpoint, history, provenance, shared
 from pqn.runs import directory as runs
 from pqn.runs.about import About, network_identity
-from pqn.runs.configs import HISTORY
+from pqn.runs.configs import HISTORY, describe, differences
 from pqn.runs.identity import identify
 from pqn.runs.loggers import check_loggers
-from pqn.runs.opened import OpenedRun, Trained, describe, differences, open_run
+from pqn.runs.opened import OpenedRun, open_run
+from pqn.runs.trained import Trained
 from pqn.training import extension, initial
 from pqn.training.clock import Clock
 from pqn.training.loop import Loop

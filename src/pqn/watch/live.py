@@ -58,7 +58,7 @@ class Snapshot:
     @property
     def total(self) -> int:
         """The steps at which the run ends: whole updates."""
-        return self.config.updates * self.config.steps_per_update
+        return self.config.steps
 
 
 def look(path: str | os.PathLike[str]) -> Snapshot:

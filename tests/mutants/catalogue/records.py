@@ -132,8 +132,8 @@ MUTATIONS = [
     ),
     mutation(
         "training-resume-forgets-the-last-evaluation",
-        "training/loop.py",
-        '"eval_returns": self.last_eval,',
+        "training/standing.py",
+        '"eval_returns": self.returns,',
         '"eval_returns": None,',
         "A run killed after its last evaluation ends with no score.",
         "runs/test_rows.py::test_a_resumed_run_remembers_its_last_evaluation",
@@ -173,8 +173,8 @@ MUTATIONS = [
     mutation(
         "checkpoint-oldest-first",
         CHECKPOINT,
-        "len(path.name) == 17), reverse=True)",
-        "len(path.name) == 17))",
+        "path.suffix != REPLACED), reverse=True)",
+        "path.suffix != REPLACED))",
         "A run resumes from its oldest checkpoint.",
         "runs/test_checkpoint.py::test_the_previous_one_is_used_and_said_so_when_the_newest_is_torn",
     ),

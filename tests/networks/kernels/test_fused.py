@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from pqn.config import NetworkConfig
 from pqn.networks import QNetwork, kernels
 from pqn.networks.kernels import fused, tiling
 from pqn.networks.kernels.fused import Layer, conv_layers, convolution
 from pqn.networks.norms import standardised
+from pqn.options import NetworkConfig
 from pqn.types import Inputs
 
 
