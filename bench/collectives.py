@@ -22,7 +22,7 @@ import jax
 import numpy as np
 from jax.experimental import topologies
 
-from bench.kernels import TARGET, computations, loops
+from bench.kernels import TARGET, computations, counted_loops, loops
 from pqn.cli.options import pair
 from pqn.envs import registry
 from pqn.presets import preset
@@ -60,7 +60,7 @@ def _is_pair(result: str) -> bool:
 
 def per_run(found: dict[str, list[str]], name: str) -> list[int]:
     """The bytes of every collective operation of a computation, those in loops as often as they run."""
-    inner = [bytes_ for body, times in loops(found[name]) for bytes_ in per_run(found, body) * times]
+    inner = [bytes_ for body, times in counted_loops(found[name]) for bytes_ in per_run(found, body) * times]
     return joined(found[name]) + inner
 
 

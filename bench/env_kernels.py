@@ -21,7 +21,7 @@ from unittest import mock
 import jax
 import jax.numpy as jnp
 
-from bench.kernels import FREE, compile_for_gpu, computations, loops
+from bench.kernels import FREE, compile_for_gpu, computations, counted_loops, loops
 from pqn.device import compiler_options
 from pqn.envs import registry
 
@@ -94,7 +94,7 @@ def traffic(found: dict[str, list[str]], body: str) -> tuple[int, int]:
             moved += fused(found[called[1]], sizes[name])
         else:
             moved += sizes[name] + sum(sizes.get(one, 0) for one in operands(rest))
-    for inner, times in loops(found[body]):
+    for inner, times in counted_loops(found[body]):
         count, more = traffic(found, inner)
         kernels, moved = kernels + times * count, moved + times * more
     return kernels, moved

@@ -86,23 +86,28 @@ def kernels(instructions: list[str]) -> tuple[int, int]:
     return count, longest
 
 
-def loops(instructions: list[str]) -> list[tuple[str, int]]:
-    """The bodies of the loops among them, and how often each runs; once if that is not known beforehand."""
+def loops(instructions: list[str]) -> list[tuple[str, int | None]]:
+    """The bodies of the loops among them, and how often each runs; None if that is not known beforehand."""
     bodies = [re.search(r" while\(.*body=%?([\w.\-]+)", line) for line in instructions]
     trips = [re.search(r'"known_trip_count":\{"n":"(\d+)"\}', line) for line in instructions]
-    return [(body.group(1), int(n.group(1)) if n else 1) for body, n in zip(bodies, trips, strict=True) if body]
+    return [(body.group(1), int(n.group(1)) if n else None) for body, n in zip(bodies, trips, strict=True) if body]
+
+
+def counted_loops(instructions: list[str]) -> list[tuple[str, int]]:
+    """The loops that run a known number of times. The others are conditions, such as new worlds in Craftax."""
+    return [(body, times) for body, times in loops(instructions) if times is not None]
 
 
 def launches(found: dict[str, list[str]], name: str) -> int:
     """Kernels of a computation and of its loops, each as often as it runs."""
     count, _ = kernels(found[name])
-    return count + sum(times * launches(found, body) for body, times in loops(found[name]))
+    return count + sum(times * launches(found, body) for body, times in counted_loops(found[name]))
 
 
 def largest_loop(text: str) -> tuple[list[str], int]:
     """The instructions of the loop body with the most of them, and how often it runs; of everything if none loops."""
     found, entry = computations(text)
-    bodies = [(entry, 1), *(loop for instructions in found.values() for loop in loops(instructions))]
+    bodies = [(entry, 1), *(loop for instructions in found.values() for loop in counted_loops(instructions))]
     name, times = max(bodies, key=lambda loop: (loop[0] != entry, len(found[loop[0]])))
     return found[name], times
 

@@ -96,7 +96,7 @@ def _lockstep(fill: Callable[[Array], PyTree]) -> Callable[[Array, Array, PyTree
 
     @jax.custom_batching.custom_vmap
     def refill(due: Array, key: Array, present: PyTree) -> PyTree:
-        return jax.lax.cond(due, lambda: fill(key), lambda: present)
+        return _replaced_if(due, lambda _: fill(key), present)
 
     @refill.def_vmap
     def refill_all(size: int, batched: list[PyTree], *args: PyTree) -> tuple[PyTree, PyTree]:
@@ -105,10 +105,20 @@ def _lockstep(fill: Callable[[Array], PyTree]) -> Callable[[Array, Array, PyTree
 
         due, key, present = jax.tree.map(widen, args, tuple(batched))
 
-        def fresh() -> PyTree:
-            return where(due, jax.vmap(fill)(key), present)
-
-        out = jax.lax.cond(jnp.any(due), fresh, lambda: present)
+        out = _replaced_if(jnp.any(due), lambda old: where(due, jax.vmap(fill)(key), old), present)
         return out, jax.tree.map(lambda _: True, out)
 
     return refill
+
+
+def _replaced_if(due: Array, new: Callable[[PyTree], PyTree], present: PyTree) -> PyTree:
+    """`new(present)` if `due`, else `present`.
+
+    A loop of at most one round. What a loop carries stays where it is in memory. A condition would return a copy of
+    every array, at every step.
+    """
+
+    def once(c: tuple[Array, PyTree]) -> tuple[Array, PyTree]:
+        return jnp.zeros_like(due), new(c[1])
+
+    return jax.lax.while_loop(lambda c: c[0], once, (due, present))[1]
