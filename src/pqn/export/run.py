@@ -69,14 +69,12 @@ def export_run(
             )
     opened = open_run(run, warn)
     trained = opened.trained(checkpoint)
-    first, count = trained.config.seed, trained.config.seeds
-    seed = first if train_seed is None else train_seed
-    if not first <= seed < first + count:
-        raise RunError(f"{run} trained seeds {first} to {first + count - 1}, not {train_seed}")
-    folder = opened.path / DEFAULT_FOLDER if out is None else Path(out)
+    index = opened.index_of(train_seed)
+    seed = trained.config.seed + index
+    folder = opened.path / DEFAULT_FOLDER if out is None else files.as_path("out", out)
     _refuse_other_readme(folder)
     actor, policies = opened.actor(trained, network, "export")
-    model = Model(actor.config, trained.spec, jax.tree.map(lambda x: x[seed - first], policies))
+    model = Model(actor.config, trained.spec, jax.tree.map(lambda x: x[index], policies))
     written = {name: FORMATS[name](model, folder) for name in formats}
     card = write_card(Subject(opened, trained, model, seed, written))
     _write(folder / DESCRIPTION, to_json(describe(trained, model, seed), indent=2) + "\n")
