@@ -232,6 +232,22 @@ class Counting(Small):
         return carry, nn.Dense(2)(inputs.obs)
 
 
+class Half(Small):
+    """Layers of another type than float32: their parameters, or what they return."""
+
+    parameters: type = jnp.float32
+
+    @nn.compact
+    def __call__(self, carry, inputs, train=False):
+        return carry, nn.Dense(2, param_dtype=self.parameters, dtype=jnp.bfloat16)(inputs.obs)
+
+
+class Alone(Small):
+    @nn.compact
+    def __call__(self, carry, inputs, train=False):
+        return nn.Dense(2)(inputs.obs)
+
+
 class Empty(Small):
     @nn.compact
     def __call__(self, carry, inputs, train=False):
@@ -255,6 +271,9 @@ def unmade(spec):
         (Noisy(2), "cannot be called as network.* on observations of env"),
         (Counting(2), "has variables of the kind counters; it may have params and batch_stats"),
         (Empty(2), "has no parameters"),
+        (Half(2), r"returned Q-values of type bfloat16; they must be float32"),
+        (Half(2, parameters=jnp.float16), r"has parameters of type float16 \(params.Dense_0.bias\); they must be"),
+        (Alone(2), r"returned one thing; it must return the carry and the Q-values"),
         (Small(2, remember=True), r"has a memory; say over how many steps gradients flow: learner.segment_length, 64"),
     ],
 )

@@ -160,7 +160,7 @@ def check_network(config: Config, spec: EnvSpec, inputs: Inputs) -> None:
     try:
         carry = jax.eval_shape(lambda: network.initial_carry(*batch))
         variables: PyTree = jax.eval_shape(network.init, jax.random.key(0), carry, two)
-        after, q = jax.eval_shape(
+        returned = jax.eval_shape(
             lambda v, c, x: network.apply(v, c, x, train=True, mutable=["batch_stats"])[0], variables, carry, two
         )
     except Exception as error:  # flax, jax and Python each have their own word for what does not fit
@@ -172,11 +172,27 @@ def check_network(config: Config, spec: EnvSpec, inputs: Inputs) -> None:
     if strange or "mixer" in variables.get("params", {"mixer": ()}):
         what = f"variables of the kind {strange[0]}" if strange else "no parameters, or some that are called mixer"
         raise ConfigError(f"the network {name} has {what}; it may have params and batch_stats")
+    for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
+        if leaf.dtype != jnp.float32:
+            where = jax.tree_util.keystr(path, simple=True, separator=".")
+            raise ConfigError(
+                f"the network {name} has parameters of type {leaf.dtype} ({where}); they must be float32. "
+                "Layers may compute in another type: dtype=…, not param_dtype=…"
+            )
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        what = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else "one thing"
+        raise ConfigError(f"the network {name} returned {what}; it must return the carry and the Q-values")
+    after, q = returned
     wanted = (2, *batch, spec.num_actions)
     if getattr(q, "shape", None) != wanted or not jnp.issubdtype(q.dtype, jnp.floating):
         raise ConfigError(
             f"the network {name} returned Q-values of shape {getattr(q, 'shape', None)} for two steps of {batch} "
             f"agents; they must be numbers of the shape {wanted}"
+        )
+    if q.dtype != jnp.float32:
+        raise ConfigError(
+            f"the network {name} returned Q-values of type {q.dtype}; they must be float32, as .astype(jnp.float32) "
+            "makes them"
         )
     if _form(after) != _form(carry):
         raise ConfigError(f"the network {name} returned a carry that differs in form from that of initial_carry")
