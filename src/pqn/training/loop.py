@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pqn.callbacks import Callback, Moment, ask
+from pqn.callbacks import Callback, Moment, ask, begin
 from pqn.errors import EnvFailed, Interrupted, RunError
 from pqn.hosts import processes
 from pqn.hosts.watch import HINT
@@ -52,6 +52,7 @@ class Loop:
     ):
         self.program, self.config, self.run, self.progress = program, program.config, run, progress
         self.about, self.callbacks = about, callbacks
+        begin(callbacks)
         self.clock = clock or Clock()
         self.metrics = MetricsWriter(run.metrics)
         for name in self.config.log.to:
