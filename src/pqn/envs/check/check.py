@@ -12,12 +12,15 @@ from typing import cast
 
 import numpy as np
 
+from pqn.config import Copies, Seed, Steps
 from pqn.envs.autoreset import Autoreset
 from pqn.envs.check import host_envs, jax_envs
 from pqn.envs.check.declared import check_shapes, check_single, check_spec
 from pqn.envs.check.promises import Trace, check_ends, check_final_obs, check_lengths, check_numbers
 from pqn.envs.contract import HostEnv, JaxEnv
 from pqn.envs.objects import as_env, as_jax_env, is_gymnasium
+from pqn.envs.source import given
+from pqn.fields import checked
 from pqn.types import EnvSpec, TimeStep
 
 QUICK_STEPS = 3
@@ -50,15 +53,25 @@ def check_env(env: object, steps: int = 200, seed: int = 0, num_envs: int = 4) -
     """Checks an environment against the contract of `JaxEnv` or `HostEnv` by running it.
 
     Args:
-      env: a `JaxEnv`; a `SingleEnv`, which is wrapped in `Autoreset` first; a `HostEnv`, which is not closed; or an
-        environment of Gymnasium, of which copies are run.
+      env: a `JaxEnv`; a `SingleEnv`, which is wrapped in `Autoreset` first; a `HostEnv`, which is not closed; an
+        environment of Gymnasium, of which copies are run; or what makes one of these: a name, a class or a function, as
+        for `pqn.train`.
       steps: how long to run; best are more steps than the longest episode has.
       seed: of the resets and of the random actions.
-      num_envs: copies of a `SingleEnv` or of an environment of Gymnasium; the others have their own number.
+      num_envs: how many are made or copied; a `JaxEnv` and a `HostEnv` have their own number.
 
     Raises:
       EnvError: the first broken promise, as one sentence.
+      ConfigError: `steps`, `seed` or `num_envs` is out of bounds.
     """
+    steps, seed = checked("steps", Steps, steps), checked("seed", Seed, seed)
+    num_envs = checked("num_envs", Copies, num_envs)
+    if isinstance(env, str | type) or (callable(env) and not hasattr(env, "reset")):
+        made = given(env, {})(num_envs)
+        if not isinstance(made, HostEnv):
+            return _check_jax(made, steps, seed)
+        with contextlib.closing(made):
+            return _check_host(made, steps, seed)
     source = f"the {type(env).__name__}"
     if is_gymnasium(env):
         with contextlib.closing(cast(HostEnv, as_env(env, num_envs, source))) as copies:
