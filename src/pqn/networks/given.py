@@ -172,28 +172,8 @@ def check_network(config: Config, spec: EnvSpec, inputs: Inputs) -> None:
     if strange or "mixer" in variables.get("params", {"mixer": ()}):
         what = f"variables of the kind {strange[0]}" if strange else "no parameters, or some that are called mixer"
         raise ConfigError(f"the network {name} has {what}; it may have params and batch_stats")
-    for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
-        if leaf.dtype != jnp.float32:
-            where = jax.tree_util.keystr(path, simple=True, separator=".")
-            raise ConfigError(
-                f"the network {name} has parameters of type {leaf.dtype} ({where}); they must be float32. "
-                "Layers may compute in another type: dtype=…, not param_dtype=…"
-            )
-    if not isinstance(returned, tuple) or len(returned) != 2:
-        what = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else "one thing"
-        raise ConfigError(f"the network {name} returned {what}; it must return the carry and the Q-values")
-    after, q = returned
-    wanted = (2, *batch, spec.num_actions)
-    if getattr(q, "shape", None) != wanted or not jnp.issubdtype(q.dtype, jnp.floating):
-        raise ConfigError(
-            f"the network {name} returned Q-values of shape {getattr(q, 'shape', None)} for two steps of {batch} "
-            f"agents; they must be numbers of the shape {wanted}"
-        )
-    if q.dtype != jnp.float32:
-        raise ConfigError(
-            f"the network {name} returned Q-values of type {q.dtype}; they must be float32, as .astype(jnp.float32) "
-            "makes them"
-        )
+    _check_parameters(name, variables)
+    after = _checked_output(name, returned, (2, *batch, spec.num_actions))
     if _form(after) != _form(carry):
         raise ConfigError(f"the network {name} returned a carry that differs in form from that of initial_carry")
     if jax.tree.leaves(carry) and not config.learner.segment_length:
@@ -206,3 +186,32 @@ def check_network(config: Config, spec: EnvSpec, inputs: Inputs) -> None:
 def _form(carry: PyTree) -> PyTree:
     leaves, structure = jax.tree.flatten(carry)
     return structure, [(leaf.shape, leaf.dtype) for leaf in leaves]
+
+
+def _check_parameters(name: str, variables: PyTree) -> None:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
+        if leaf.dtype != jnp.float32:
+            where = jax.tree_util.keystr(path, simple=True, separator=".")
+            raise ConfigError(
+                f"the network {name} has parameters of type {leaf.dtype} ({where}); they must be float32. "
+                "Layers may compute in another type: dtype=…, not param_dtype=…"
+            )
+
+
+def _checked_output(name: str, returned: object, wanted: tuple[int, ...]) -> PyTree:
+    """The carry after two steps; `wanted` is the shape of the Q-values, [2, B, M, A]."""
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        what = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else "one thing"
+        raise ConfigError(f"the network {name} returned {what}; it must return the carry and the Q-values")
+    after, q = returned
+    if getattr(q, "shape", None) != wanted or not jnp.issubdtype(q.dtype, jnp.floating):
+        raise ConfigError(
+            f"the network {name} returned Q-values of shape {getattr(q, 'shape', None)} for two steps of "
+            f"{wanted[1:3]} agents; they must be numbers of the shape {wanted}"
+        )
+    if q.dtype != jnp.float32:
+        raise ConfigError(
+            f"the network {name} returned Q-values of type {q.dtype}; they must be float32, as .astype(jnp.float32) "
+            "makes them"
+        )
+    return after
