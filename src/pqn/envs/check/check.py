@@ -104,7 +104,7 @@ def check_quickly(env: JaxEnv | HostEnv, seed: int = 0) -> None:
         if type(env) is Autoreset:
             few = Autoreset(env.env, 2)  # more copies would show no more
         trace = jax_envs.run(few, jax_envs.compiled(few.reset), jax_envs.compiled(few.step), QUICK_STEPS, seed)
-    _check_trace(trace, env.spec)
+    _check_trace(trace, env.spec, early=hasattr(env, "send"))
 
 
 def is_ours(env: object) -> bool:
@@ -122,7 +122,7 @@ def _check_jax(env: JaxEnv, steps: int, seed: int) -> CheckReport:
     check_shapes(env, reset, step)
     notes = jax_envs.check_reset(env, reset, seed)
     trace = jax_envs.run(env, reset, step, steps, seed)
-    lengths = _check_trace(trace, env.spec)
+    lengths = _check_trace(trace, env.spec, early=False)
     if not isinstance(env, Autoreset):  # its final observations are right by construction
         check_final_obs(trace)
     jax_envs.check_pure_and_batched(env, reset, step, seed)
@@ -135,7 +135,7 @@ def _check_host(env: HostEnv, steps: int, seed: int) -> CheckReport:
     notes = host_envs.check_reset(env, seeds)
     trace = host_envs.run(env, seeds, steps, seed)
     host_envs.check_repeatable(env, seeds, trace, seed)
-    lengths = _check_trace(trace, env.spec)
+    lengths = _check_trace(trace, env.spec, early=True)
     if trace.steps.valid is None:  # otherwise `obs` itself is the final observation
         check_final_obs(trace)
     if getattr(env, "stacks", False):
@@ -145,10 +145,10 @@ def _check_host(env: HostEnv, steps: int, seed: int) -> CheckReport:
     return _report(env, trace.steps, lengths, notes)
 
 
-def _check_trace(trace: Trace, spec: EnvSpec) -> list[int]:
+def _check_trace(trace: Trace, spec: EnvSpec, early: bool) -> list[int]:
     """The promises about time steps, whatever made them; returns the lengths of the finished games."""
     check_ends(trace.steps, spec)
-    lengths = check_lengths(trace.steps, spec)
+    lengths = check_lengths(trace.steps, spec, early)
     check_numbers(trace)
     return lengths
 
