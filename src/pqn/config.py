@@ -445,7 +445,14 @@ def _unknown(name: object, part: str, known: Iterable[str]) -> str:
     """The sentence about an option that does not exist; `part` is the word of its name that is not among `known`."""
     if name in renamed.OPTIONS:
         return f"there is no option {name}; it is {renamed.OPTIONS[str(name)]} now"
-    return f"there is no option {brief(name)}{suggest(part, known)}"
+    full = _full_names(str(name).rpartition(".")[2])
+    return f"there is no option {brief(name)}{suggest(full[0], full) if full else suggest(part, known)}"
+
+
+def _full_names(word: str) -> list[str]:
+    """The options of groups that end in a word: ["learner.lr"] for "lr", whose group a newcomer does not know."""
+    groups = {name: hint for name, hint in hints(Config).items() if is_group(hint)}
+    return [f"{name}.{word}" for name, hint in groups.items() if word in hints(hint)]
 
 
 def _merged(name: str, rest: list[str], value: object) -> dict[str, object]:
