@@ -38,7 +38,7 @@ class Exported:
 
 def export_run(
     run: str | os.PathLike[str],
-    formats: Sequence[str],
+    formats: str | Sequence[str],
     out: str | os.PathLike[str] | None = None,
     train_seed: int | None = None,
     *,
@@ -50,7 +50,7 @@ def export_run(
 
     Args:
       run: a run directory.
-      formats: some of "onnx", "stablehlo" and "safetensors".
+      formats: one or some of "onnx", "stablehlo" and "safetensors".
       out: the folder; by default `export` in the run directory.
       train_seed: which of the run's seeds; None is the first.
       network: the network, where the run was trained with one of your own; see `pqn.train`.
@@ -60,6 +60,7 @@ def export_run(
     Raises:
       PqnError: with a sentence: not a run, no such checkpoint, a missing package, or a file that cannot be written.
     """
+    formats = [formats] if isinstance(formats, str) else formats
     if not formats:
         raise ConfigError(f"no format is named; it must be one of {', '.join(FORMATS)}")
     for name in formats:
