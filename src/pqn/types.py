@@ -29,7 +29,8 @@ class EnvSpec:
     num_agents: int = 1
     max_episode_steps: int | None = None
     """No episode is longer than this; None without that promise. In JAX, where `truncates`, none is truncated before it
-    either."""
+    either, and `Autoreset` keeps the promise for a `SingleEnv`. Without `truncates`, episodes must end by themselves.
+    """
     truncates: bool = False
     """Whether `truncated` can ever be true. False saves the bookkeeping of `final_obs`."""
     world_size: int = 0
