@@ -188,6 +188,15 @@ def _as_callback(one: object) -> Callback:
     )
 
 
+def waits_in_vain(callbacks: Sequence[Callback], evaluations: int) -> str | None:
+    """A sentence for the user where a callback looks at evaluations only, of which the run has none."""
+    kinds = (StopAtReturn, StopWithoutImprovement, EachEvaluation)
+    names = [_name(callback) for callback in callbacks if isinstance(callback, kinds)]
+    if evaluations or not names:
+        return None
+    return f"the callback {names[0]} waits for evaluations, and this run has none: eval.count is 0"
+
+
 def begin(callbacks: Sequence[Callback]) -> None:
     """Tells all callbacks that a run begins, or goes on: what they remember of another one must not end it."""
     for callback in callbacks:
