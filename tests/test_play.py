@@ -6,6 +6,7 @@ import copy
 import math
 import pickle
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -120,3 +121,11 @@ def test_a_result_stands_for_its_run(finished_run):
     assert pqn.evaluate(finished_run, episodes=2)["step"] == step
     (listed,) = pqn.runs(finished_run)
     assert pqn.load(listed).step == step
+
+
+@pytest.mark.parametrize("transform", [jax.jit, jax.vmap])
+def test_inside_of_a_compiled_function(transform, agent):
+    """What is traced is no array yet; that was said to be of the wrong type."""
+    for call in (agent.act, agent.q_values, lambda obs: agent.act([obs, obs])):
+        with pytest.raises(ObservationError, match=r"inside of jax.jit or jax.vmap.*compile agent.actor.scores"):
+            transform(call)(BATCH)

@@ -218,6 +218,11 @@ def _numbers(values: ArrayLike) -> np.ndarray | None:
         if array.dtype.kind in "biuf":
             return array
         return None if array.dtype.kind in "cSUmM" else array.astype(np.float32)
+    except jax.errors.TracerArrayConversionError as error:
+        raise ObservationError(
+            "an agent cannot be called inside of jax.jit or jax.vmap, since it keeps a memory; give it a batch, or compile "
+            "agent.actor.scores, which takes agent.policy"
+        ) from error
     except (TypeError, ValueError, OverflowError):
         return None
 
