@@ -220,8 +220,8 @@ def _numbers(values: ArrayLike) -> np.ndarray | None:
         return None if array.dtype.kind in "cSUmM" else array.astype(np.float32)
     except jax.errors.TracerArrayConversionError as error:
         raise ObservationError(
-            "an agent cannot be called inside of jax.jit or jax.vmap, since it keeps a memory; give it a batch, or compile "
-            "agent.actor.scores, which takes agent.policy"
+            "an agent cannot be called inside of jax.jit or jax.vmap, since it keeps a memory; give it a batch, or "
+            "compile agent.actor.scores, which takes agent.policy"
         ) from error
     except (TypeError, ValueError, OverflowError):
         return None
