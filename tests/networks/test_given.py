@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from pqn.config import Config
 from pqn.errors import ConfigError, PqnError
 from pqn.export.loading import load_exported
 from pqn.export.run import export_run
-from pqn.networks.given import with_network
+from pqn.networks.given import make_network, of_run, with_network
 from pqn.networks.qnetwork import QNetwork
 from pqn.progress import Progress
 from pqn.runs import checkpoint
@@ -292,3 +293,12 @@ def test_one_with_a_memory_trains_over_segments():
     make_algorithm(changed, SPEC)
     with pytest.raises(ConfigError, match="a network of your own; give it as network=…"):
         make_algorithm(Config.from_dict(config.to_dict() | {"network": {"module": "python:x"}}), SPEC)
+
+
+@pytest.mark.parametrize("network", [Small(2), small])
+def test_it_goes_with_a_pickled_agent(network):
+    config = with_network(Config(), network)
+    stored = Config.from_dict(config.to_dict() | {"network": {"module": "python:test_given.Small"}})
+    for one in (config, of_run(stored, network, "pqn eval")):  # trained with it, and opened with it
+        again = pickle.loads(pickle.dumps(one))
+        assert again == one and make_network(again, SPEC) == make_network(one, SPEC)

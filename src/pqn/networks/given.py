@@ -34,11 +34,17 @@ class NamedNetwork(str):
     """
 
     build: Build
+    given: Build  # the same function, which makes a new network each time
 
     def __new__(cls, name: str, build: Build) -> Self:
         self = super().__new__(cls, name)
         self.build = functools.cache(build)  # one environment, one network
+        self.given = build
         return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """For `pickle`: an agent takes its network along, if that is importable where it goes."""
+        return type(self), (str(self), self.given)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return self
@@ -97,12 +103,12 @@ def of_run(config: Config, network: object, command: str) -> Config:
             f"this run was trained with a network of the user ({name}), which pqn makes only if you give it: network=… "
             f"in Python, or `{command} --network {again}`"
         )
-    return config.replace({"network.module": NamedNetwork(name, _named(network).build)})
+    return config.replace({"network.module": NamedNetwork(name, _named(network).given)})
 
 
 def _named(network: object) -> NamedNetwork:
     if isinstance(network, nn.Module):
-        return NamedNetwork(f"{GIVEN_IN_PYTHON}:{_qualified(type(network))}", lambda spec: network)
+        return NamedNetwork(f"{GIVEN_IN_PYTHON}:{_qualified(type(network))}", functools.partial(_same, network))
     if isinstance(network, str):
         name = network
         try:
@@ -116,6 +122,10 @@ def _named(network: object) -> NamedNetwork:
             "or its name as module:function"
         )
     return NamedNetwork(f"{GIVEN_IN_PYTHON}:{_qualified(network)}", functools.partial(_call, network, "network"))
+
+
+def _same(network: nn.Module, spec: EnvSpec) -> nn.Module:
+    return network
 
 
 def _call(function: Callable[..., object], name: str, spec: EnvSpec) -> nn.Module:
