@@ -180,3 +180,11 @@ def test_takes_little_longer_than_its_program(small):
     times = [(seconds(lambda: small.act(obs)), seconds(lambda: bare(policy, obs).item())) for _ in range(20)]
     ours, program = (min(each) for each in zip(*times, strict=True))
     assert ours < 5 * program
+
+
+def test_an_agent_of_a_team_may_have_no_legal_action():
+    """It is dead, or not at turn: the others act all the same."""
+    team, obs = make("team"), np.zeros((2, 4))
+    assert team.act(obs, avail=[[False, True, False], [False, False, False]])[0] == 1
+    with pytest.raises(PqnError, match="avail leaves no legal action"):
+        team.act(obs, avail=np.zeros((2, 3), bool))

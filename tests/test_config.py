@@ -153,3 +153,13 @@ def test_a_buffer_holds_what_is_sampled(options, sentence):
 def test_a_run_must_be_long_enough_to_learn_from_its_buffer():
     with pytest.raises(ConfigError, match="learning never starts"):
         Config().replace(FITS | {"replay.start": 0, "target.n_step": 30, "total_steps": 64}, algorithm="dqn").validate()
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("lr", "learner.lr"), ("num_envs", "env.num_envs"), ("network.lam", "learner.lam"), ("hidden", "network.hidden")],
+)
+def test_an_option_without_its_group(name, meant):
+    """Other libraries have no groups: a newcomer writes `lr`."""
+    with pytest.raises(ConfigError, match=f"there is no option '{name}'; did you mean '{meant}'"):
+        Config().replace({name: 1})

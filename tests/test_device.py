@@ -6,9 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from conftest import tiny
 
+import pqn
 from pqn.device import UPDATES_UP_TO, compiler_options, in_few_kernels, simulator_groups
 from pqn.envs import autoreset, make
+from pqn.errors import DeviceError
 from pqn.traces import rewritten, small_updates_select, unrolled
 
 
@@ -57,3 +60,22 @@ def test_environments_play_the_same_game_in_few_kernels(name, monkeypatch):
 def test_a_third_group_needs_an_accelerator_and_threads_of_its_own(monkeypatch, backend, concurrent, groups):
     monkeypatch.setattr(jax, "default_backend", lambda: backend)
     assert simulator_groups(concurrent) == groups
+
+
+@pytest.mark.parametrize(
+    "use",
+    [pqn.load, lambda run: pqn.evaluate(run, episodes=1), lambda run: pqn.train(tiny(), out="new")],
+    ids=["load", "evaluate", "train"],
+)
+def test_numbers_of_64_bits_are_refused(use, finished_run, tmp_path, monkeypatch):
+    """JAX would say that types differ, and checkpoints would seem to be of another network."""
+    monkeypatch.chdir(tmp_path)
+    with jax.enable_x64(True), pytest.raises(DeviceError, match="unset JAX_ENABLE_X64"):
+        use(finished_run)
+    assert not list(tmp_path.iterdir())
+
+
+def test_training_is_compiled(tmp_path):
+    with jax.disable_jit(), pytest.raises(DeviceError, match="set not to compile"):
+        pqn.train(tiny(), out=tmp_path / "run", progress=False)
+    assert not (tmp_path / "run").exists()

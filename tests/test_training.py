@@ -272,3 +272,24 @@ def test_batch_statistics_survive_a_checkpoint(tmp_path):
     _, q = program.algorithm.actor.scores(learner, (), Inputs(jnp.asarray(obs)[:, None], jnp.zeros((5, 1), bool)))
     np.testing.assert_allclose(pqn.load(result.run).q_values(obs), q[:, 0], rtol=1e-5)
     assert any(np.any(x != 0) for x in jax.tree.leaves(learner.stats))
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"overwrite": "no"}, "overwrite is 'no'; it must be true or false"),
+        ({"progress": "quiet"}, "progress is 'quiet'; it must be True, False"),
+        ({"out": ""}, "is ''; it must be a path, not empty"),
+    ],
+    ids=str,
+)
+def test_what_train_is_told(options, sentence, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(pqn.PqnError, match=sentence):
+        pqn.train(tiny(), **{"out": "run"} | options)
+    assert not list(tmp_path.glob("**/config.json"))
+
+
+def test_without_progress(tmp_path, capsys):
+    pqn.train(tiny(), out=tmp_path / "run", progress=False)
+    assert capsys.readouterr() == ("", "")

@@ -61,6 +61,14 @@ class Agent:
         self._turn = jax.jit(self._compute)
         self.reset()
 
+    def __getstate__(self) -> dict[str, object]:
+        """For `pickle` and `copy`: all but the compiled program, which is of this process."""
+        return {name: value for name, value in vars(self).items() if name != "_turn"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self._turn = jax.jit(self._compute)
+
     def reset(self) -> None:
         """Forgets the memory of a recurrent network, as at the start of an episode."""
         self._batch: int | None = None  # of the memory; None right after a reset
@@ -70,6 +78,11 @@ class Agent:
 
         An algorithm without Q-values, such as PPO, has the logarithms of its actions' probabilities here, up to a
         constant: the best action has the largest one, too.
+
+        A network with memory remembers the observation, as with `act`: ask one of the two for each observation.
+
+        Raises:
+          ObservationError: what was given is not as the environment's spec says.
         """
         batch, single = self._batched(obs)
         # No action is taken: the last one is still that of the last call of `act`.
@@ -91,11 +104,16 @@ class Agent:
 
         Args:
           obs: [*obs_shape] or [B, *obs_shape]; with several agents [M, *obs_shape] or [B, M, *obs_shape].
-          avail: mask of legal actions, shaped like the Q-values.
+          avail: mask of legal actions, shaped like the Q-values; without it, all count as legal. Of several agents
+            some may have none, and then get any action.
           first: [B] bool, where an episode starts; clears the memory of a recurrent network there.
           reward: [B] received with `obs`; only networks with `last_reward` look at it.
           epsilon: chance of a random legal action instead.
           seed: of those random actions; by default a fresh draw each call.
+
+        Raises:
+          ObservationError: what was given is not as the environment's spec says.
+          ConfigError: `epsilon` or `seed` is out of bounds.
         """
         epsilon = 0.0 if _is_zero(epsilon) else checked("epsilon", Share, epsilon)
         seed = None if seed is None else checked("seed", Seed, seed)
@@ -170,14 +188,23 @@ def _is_zero(value: object) -> bool:
 def _finite(spec: EnvSpec, obs: ArrayLike) -> HostOrDevice:
     """obs as an array of the environment's own type, of finite numbers that this type can hold."""
     wanted, array = spec.obs_dtype, _numbers(obs)
-    fits = array is not None and (array.dtype.kind != "f" or _all_finite(array))
-    if array is not None and fits and array.dtype != wanted and not np.can_cast(array.dtype, wanted, "same_kind"):
-        with np.errstate(invalid="ignore"):  # a number that is too large for the type
-            array = array if np.array_equal(array, array.astype(wanted)) else None
-    if array is None or not fits:
-        rule = f"is of type {wanted}; what was given is not" if array is None else "is finite, without NaN or infinity"
-        raise ObservationError(f"an observation of {spec.name} {rule}")
-    return jnp.asarray(obs, wanted) if isinstance(obs, jax.Array) else array.astype(wanted, copy=False)
+    if array is not None and array.dtype.kind == "f" and not _all_finite(array):
+        raise ObservationError(f"an observation of {spec.name} is finite, without NaN or infinity")
+    held = None if array is None else _held(array, wanted)
+    if held is None:
+        raise ObservationError(f"an observation of {spec.name} is of type {wanted}; what was given is not")
+    return jnp.asarray(obs, wanted) if isinstance(obs, jax.Array) else held
+
+
+def _held(array: np.ndarray, wanted: np.dtype) -> np.ndarray | None:
+    """The numbers as another type, if it can hold them: floats may be rounded, other numbers must stay the same."""
+    if array.dtype == wanted:
+        return array
+    with np.errstate(invalid="ignore", over="ignore"):  # a number that is too large for the type
+        cast = array.astype(wanted)
+    rounded = np.can_cast(array.dtype, wanted, "same_kind")
+    fits = _all_finite(cast) if rounded else np.array_equal(array, cast)
+    return cast if fits else None
 
 
 def _all_finite(array: np.ndarray) -> bool:
@@ -188,16 +215,21 @@ def _numbers(values: ArrayLike) -> np.ndarray | None:
     """An array of real numbers; None for texts, lists of different lengths and the like."""
     try:
         array = np.asarray(values)
-        return (
-            array if array.dtype.kind in "biuf" else None if array.dtype.kind in "cSUmM" else array.astype(np.float32)
-        )
+        if array.dtype.kind in "biuf":
+            return array
+        return None if array.dtype.kind in "cSUmM" else array.astype(np.float32)
+    except jax.errors.TracerArrayConversionError as error:
+        raise ObservationError(
+            "an agent cannot be called inside of jax.jit or jax.vmap, since it keeps a memory; give it a batch, or "
+            "compile agent.actor.scores, which takes agent.policy"
+        ) from error
     except (TypeError, ValueError, OverflowError):
         return None
 
 
 def _mask(avail: ArrayLike, shape: tuple[int, ...]) -> np.ndarray:
     mask = _shaped("avail", avail, bool, shape)
-    if not mask.any(axis=-1).all():
+    if not mask.any(axis=(-2, -1)).all():  # an agent of several may be dead, or not at turn
         raise ObservationError("avail leaves no legal action; each observation must have one at least")
     return mask
 

@@ -8,7 +8,8 @@ sentence, or True. Then a checkpoint is saved, summary.json says why the run end
 
 A callback cannot change what a run computes. When a run is resumed, the objects are first shown all rows of its earlier
 processes (`Moment.replayed`), so that they decide as if the run had not been interrupted; functions are not called for
-these. The clock of `Moment.seconds`, and with it `TimeBudget`, starts anew.
+these. The clock of `Moment.seconds`, and with it `TimeBudget`, starts anew. An object may be given to one run after the
+other: its method `begin`, if it has one, is called before each.
 """
 
 from __future__ import annotations
@@ -72,7 +73,11 @@ class Callback(Protocol):
     """An object that sees all moments of a run."""
 
     def see(self, moment: Moment) -> object:
-        """A `Decision`: why the run should end, in a sentence, or True; None or False to go on."""
+        """A `Decision`: why the run should end, in a sentence, or True; None or False to go on.
+
+        Optional method:
+          begin() -> None: called before the first moment of every `train` and `resume`, for an object that remembers.
+        """
         ...
 
 
@@ -109,6 +114,9 @@ class StopWithoutImprovement:
             "StopWithoutImprovement: evaluations", Annotated[int, Within(1, 10**6)], self.evaluations
         )
         self.by = checked("StopWithoutImprovement: by", Annotated[float, Within(0.0)], self.by)
+        self.begin()
+
+    def begin(self) -> None:
         self.best: float | None = None
         self.since = 0
 
@@ -178,6 +186,21 @@ def _as_callback(one: object) -> Callback:
     raise ConfigError(
         f"callbacks has {brief(one)}; a callback is a function of a Moment, or an object with a method `see`"
     )
+
+
+def waits_in_vain(callbacks: Sequence[Callback], evaluations: int) -> str | None:
+    """A sentence for the user where a callback looks at evaluations only, of which the run has none."""
+    kinds = (StopAtReturn, StopWithoutImprovement, EachEvaluation)
+    names = [_name(callback) for callback in callbacks if isinstance(callback, kinds)]
+    if evaluations or not names:
+        return None
+    return f"the callback {names[0]} waits for evaluations, and this run has none: eval.count is 0"
+
+
+def begin(callbacks: Sequence[Callback]) -> None:
+    """Tells all callbacks that a run begins, or goes on: what they remember of another one must not end it."""
+    for callback in callbacks:
+        getattr(callback, "begin", lambda: None)()
 
 
 def ask(callbacks: Sequence[Callback], moment: Moment) -> str | None:

@@ -153,12 +153,29 @@ def enable_compilation_cache() -> None:
 
 
 def require_device() -> None:
-    """Starts JAX. What JAX raises without a device names neither cause nor remedy; `DeviceError` does."""
+    """Starts JAX. What JAX raises without a device names neither cause nor remedy; `DeviceError` does.
+
+    Nor does what it raises where its numbers have 64 bits: those of pqn have 32, in checkpoints as well.
+    """
+    if getattr(jax.config, "jax_enable_x64", False):
+        raise DeviceError(
+            "JAX is set to numbers of 64 bits, and pqn computes with 32; unset JAX_ENABLE_X64 (in Python: "
+            "jax.config.update('jax_enable_x64', False))"
+        )
     try:
         jax.devices()
     except Exception as error:
         why = " ".join(str(error).split())[:200] or "it has no device of that kind"
         raise DeviceError(no_device(why)) from error
+
+
+def require_compiler() -> None:
+    """Raises `DeviceError` where JAX is told not to compile: a run is compiled before it starts."""
+    if getattr(jax.config, "jax_disable_jit", False):
+        raise DeviceError(
+            "JAX is set not to compile (jax_disable_jit), and training is one compiled program; to look into an "
+            "environment, call its functions under jax.disable_jit yourself, or use pqn.check_env"
+        )
 
 
 def require_memory(needed: int) -> None:

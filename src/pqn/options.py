@@ -175,7 +175,8 @@ class LearnerConfig(Options, prefix="learner."):
     """Coefficient of ½‖M‖² on all other kernels."""
     bootstrap_truncation: bool = True
     """Where a time limit ends an episode, bootstrap from its true last observation. If false, such an end counts as
-    terminal, as in the published results."""
+    terminal, as in the published results. A buffer does not keep that observation: where there is one, such a step has
+    no loss."""
 
     @property
     def lr_course(self) -> Schedule:

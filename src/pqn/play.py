@@ -16,7 +16,7 @@ from pqn.device import enable_compilation_cache, require_device
 from pqn.envs.check import check_quickly, is_ours
 from pqn.envs.contract import HostEnv, JaxEnv
 from pqn.envs.source import EnvSource, of_run
-from pqn.errors import EnvError, RunError
+from pqn.errors import ConfigError, EnvError
 from pqn.fields import checked
 from pqn.options import Copies, Seed, Share
 from pqn.programs import evaluation
@@ -56,9 +56,7 @@ def load(
     opened = open_run(run)
     trained = opened.trained(checkpoint)
     config = trained.config
-    index = 0 if seed is None else seed - config.seed
-    if not 0 <= index < config.seeds:
-        raise RunError(f"{run} trained seeds {config.seed} to {config.seed + config.seeds - 1}, not {seed}")
+    index = opened.index_of(seed)
     if env is not None:
         source = opened.source(env, "eval")
         made = source(1)
@@ -126,7 +124,7 @@ def evaluate(
       env: where to play, if not in the environment that the run records by name: that of a run which was trained in one
         of your own, or any other that the network fits; see `pqn.train`.
       network: the network, where the run was trained with one of your own. An agent has its own.
-      checkpoint: which one of a run; see `pqn.load`.
+      checkpoint: which one of a run; see `pqn.load`. An agent is of one already.
       warn: told what the user should know, in a sentence; by default a Python warning.
 
     Raises:
@@ -137,6 +135,10 @@ def evaluate(
     seed = checked("seed", Seed, seed)
     enable_compilation_cache()
     if isinstance(run, Agent):
+        if network is not None or checkpoint != "last":
+            raise ConfigError(
+                "network and checkpoint are for a run; an agent has its own: give them to pqn.load, which makes it"
+            )
         source, made = _environment_for(run, env, episodes)
         policies = jax.tree.map(lambda x: jnp.asarray(x)[None], run.policy)
         seeds, step = [int(str(run.origin.get("seed", run.config.seed)))], run.step

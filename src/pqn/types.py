@@ -28,7 +28,9 @@ class EnvSpec:
     num_actions: int
     num_agents: int = 1
     max_episode_steps: int | None = None
-    """No episode is longer than this and, where `truncates`, none is truncated before it; None without that promise."""
+    """No episode is longer than this; None without that promise. In JAX, where `truncates`, none is truncated before it
+    either, and `Autoreset` keeps the promise for a `SingleEnv`. Without `truncates`, episodes must end by themselves.
+    """
     truncates: bool = False
     """Whether `truncated` can ever be true. False saves the bookkeeping of `final_obs`."""
     world_size: int = 0

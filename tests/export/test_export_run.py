@@ -178,3 +178,7 @@ def test_an_export_is_data(exported, tmp_path):
         load_exported(folder)
     with pytest.raises(PqnError, match=r"agent\.json is missing"):
         load_exported(tmp_path)
+
+
+def test_one_format_is_a_text(finished_run, tmp_path):
+    assert export_run(finished_run, "safetensors", tmp_path / "out").written.keys() == {"safetensors"}

@@ -219,3 +219,8 @@ def test_processes_end_with_the_one_that_wants_them(tmp_path, number):
     for run in runs:
         assert not (run / "summary.json").exists()
         RunDir.open(run).lock()  # nobody trains there any more
+
+
+def test_a_directory_may_be_a_text(tmp_path):
+    arm = Arm("a", tiny(), str(tmp_path / "a"))  # pyright: ignore[reportArgumentType]
+    assert not arm.is_complete() and arm.out == tmp_path / "a"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from pqn.config import Config
 from pqn.errors import ConfigError, PqnError
 from pqn.export.loading import load_exported
 from pqn.export.run import export_run
-from pqn.networks.given import with_network
+from pqn.networks.given import make_network, of_run, with_network
 from pqn.networks.qnetwork import QNetwork
 from pqn.progress import Progress
 from pqn.runs import checkpoint
@@ -232,6 +233,22 @@ class Counting(Small):
         return carry, nn.Dense(2)(inputs.obs)
 
 
+class Half(Small):
+    """Layers of another type than float32: their parameters, or what they return."""
+
+    parameters: type = jnp.float32
+
+    @nn.compact
+    def __call__(self, carry, inputs, train=False):
+        return carry, nn.Dense(2, param_dtype=self.parameters, dtype=jnp.bfloat16)(inputs.obs)
+
+
+class Alone(Small):
+    @nn.compact
+    def __call__(self, carry, inputs, train=False):
+        return nn.Dense(2)(inputs.obs)
+
+
 class Empty(Small):
     @nn.compact
     def __call__(self, carry, inputs, train=False):
@@ -255,6 +272,9 @@ def unmade(spec):
         (Noisy(2), "cannot be called as network.* on observations of env"),
         (Counting(2), "has variables of the kind counters; it may have params and batch_stats"),
         (Empty(2), "has no parameters"),
+        (Half(2), r"returned Q-values of type bfloat16; they must be float32"),
+        (Half(2, parameters=jnp.float16), r"has parameters of type float16 \(params.Dense_0.bias\); they must be"),
+        (Alone(2), r"returned one thing; it must return the carry and the Q-values"),
         (Small(2, remember=True), r"has a memory; say over how many steps gradients flow: learner.segment_length, 64"),
     ],
 )
@@ -273,3 +293,12 @@ def test_one_with_a_memory_trains_over_segments():
     make_algorithm(changed, SPEC)
     with pytest.raises(ConfigError, match="a network of your own; give it as network=…"):
         make_algorithm(Config.from_dict(config.to_dict() | {"network": {"module": "python:x"}}), SPEC)
+
+
+@pytest.mark.parametrize("network", [Small(2), small])
+def test_it_goes_with_a_pickled_agent(network):
+    config = with_network(Config(), network)
+    stored = Config.from_dict(config.to_dict() | {"network": {"module": "python:test_given.Small"}})
+    for one in (config, of_run(stored, network, "pqn eval")):  # trained with it, and opened with it
+        again = pickle.loads(pickle.dumps(one))
+        assert again == one and make_network(again, SPEC) == make_network(one, SPEC)

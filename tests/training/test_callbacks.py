@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 
@@ -205,3 +206,26 @@ def test_a_clock_ends_a_run_between_its_rows(tmp_path):
     resumed = pqn.resume(result.run, callbacks=TimeBudget(1e-9), progress=QUIET)
     assert resumed.summary["steps"] == 64  # it had its time, of one chunk
     assert [row["update"] for row in read_metrics(result.run / "metrics.jsonl")] == [0]
+
+
+def test_one_object_for_one_run_after_the_other(tmp_path):
+    """What it remembers of the first run must not end the second, nor count twice when a run is resumed."""
+    patience = StopWithoutImprovement(3, by=1e9)  # no return is ever better than the first
+    first = pqn.train(tiny(), callbacks=patience, out=tmp_path / "first", progress=QUIET)
+    assert first.stopped is None and patience.since == 2
+    second = pqn.train(tiny(), callbacks=patience, out=tmp_path / "second", progress=QUIET)
+    assert second.stopped is None and patience.since == 2
+    pqn.resume(first.run, callbacks=patience, progress=QUIET)
+    assert patience.since == 2
+
+
+def test_a_callback_that_would_never_be_called(tmp_path):
+    told = io.StringIO()
+    quiet = Progress(told, quiet=True)
+    pqn.train(tiny({"eval.count": 0}), callbacks=StopAtReturn(1.0), out=tmp_path / "none", progress=quiet)
+    assert (
+        told.getvalue() == "the callback StopAtReturn waits for evaluations, and this run has none: eval.count is 0\n"
+    )
+    pqn.train(tiny({"eval.count": 0}), callbacks=TimeBudget(10), out=tmp_path / "clock", progress=quiet)
+    pqn.train(tiny(), callbacks=StopAtReturn(1e9), out=tmp_path / "some", progress=quiet)
+    assert told.getvalue().count("\n") == 1

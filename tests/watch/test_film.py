@@ -15,7 +15,7 @@ from PIL import Image, ImageSequence
 
 from pqn.cli.main import main
 from pqn.envs.contract import Outcome
-from pqn.errors import CheckpointError, EnvError, PqnError
+from pqn.errors import CheckpointError, ConfigError, EnvError, PqnError
 from pqn.play import evaluate_run
 from pqn.types import EnvSpec
 from pqn.watch.bars import WIDTH
@@ -250,3 +250,21 @@ def test_a_film_of_another_checkpoint(finished_run, tmp_path):
     assert early.step == steps < last.step
     with pytest.raises(CheckpointError, match=r"has no checkpoint of \d+ steps"):
         make_film(finished_run.run, tmp_path / "none.gif", checkpoint=steps + 1)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"grid": (0, 2)},
+        {"grid": (2,)},
+        {"grid": (50, 50)},
+        {"epsilon": 2},
+        {"fps": 0},
+        {"seed": -1},
+        {"max_steps": "9"},
+    ],
+    ids=str,
+)
+def test_options_of_a_film(options):
+    with pytest.raises(ConfigError, match=rf"^{next(iter(options))} is "):
+        FilmOptions(**options)

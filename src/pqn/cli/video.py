@@ -10,8 +10,7 @@ from typing import Annotated
 from pqn.cli import options
 from pqn.fields import Within
 from pqn.options import Seed, Share
-
-MOST_CELLS = 100
+from pqn.watch import MOST_CELLS
 
 
 def run(argv: list[str]) -> int:

@@ -39,7 +39,7 @@ class Exported:
 
 def export_run(
     run: str | os.PathLike[str],
-    formats: Sequence[str],
+    formats: str | Sequence[str],
     out: str | os.PathLike[str] | None = None,
     train_seed: int | None = None,
     *,
@@ -51,7 +51,7 @@ def export_run(
 
     Args:
       run: a run directory.
-      formats: some of "onnx", "stablehlo" and "safetensors".
+      formats: one or some of "onnx", "stablehlo" and "safetensors".
       out: the folder; by default `export` in the run directory.
       train_seed: which of the run's seeds; None is the first.
       network: the network, where the run was trained with one of your own; see `pqn.train`.
@@ -61,6 +61,7 @@ def export_run(
     Raises:
       PqnError: with a sentence: not a run, no such checkpoint, a missing package, or a file that cannot be written.
     """
+    formats = [formats] if isinstance(formats, str) else formats
     if not formats:
         raise ConfigError(f"no format is named; it must be one of {', '.join(FORMATS)}")
     for name in formats:
@@ -70,14 +71,12 @@ def export_run(
             )
     opened = open_run(run, warn)
     trained = opened.trained(checkpoint)
-    first, count = trained.config.seed, trained.config.seeds
-    seed = first if train_seed is None else train_seed
-    if not first <= seed < first + count:
-        raise RunError(f"{run} trained seeds {first} to {first + count - 1}, not {train_seed}")
-    folder = opened.path / DEFAULT_FOLDER if out is None else Path(out)
+    index = opened.index_of(train_seed)
+    seed = trained.config.seed + index
+    folder = opened.path / DEFAULT_FOLDER if out is None else files.as_path("out", out)
     _refuse_other_readme(folder)
     actor, policies = opened.actor(trained, network, "export")
-    model = Model(actor.config, trained.spec, jax.tree.map(lambda x: x[seed - first], policies))
+    model = Model(actor.config, trained.spec, jax.tree.map(lambda x: x[index], policies))
     written = {name: FORMATS[name](model, folder) for name in formats}
     card = write_card(Subject(opened, trained, model, seed, written))
     _write(folder / DESCRIPTION, to_json(describe(trained, model, seed), indent=2) + "\n")

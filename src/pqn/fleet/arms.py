@@ -73,6 +73,9 @@ class Arm:
     config: Config
     out: Path
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "out", files.as_path("out", self.out))  # a text will do as well
+
     def is_complete(self) -> bool:
         return files.is_file(self.out / SUMMARY)
 

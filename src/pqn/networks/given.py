@@ -35,11 +35,17 @@ class NamedNetwork(str):
     """
 
     build: Build
+    given: Build  # the same function, which makes a new network each time
 
     def __new__(cls, name: str, build: Build) -> Self:
         self = super().__new__(cls, name)
         self.build = functools.cache(build)  # one environment, one network
+        self.given = build
         return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """For `pickle`: an agent takes its network along, if that is importable where it goes."""
+        return type(self), (str(self), self.given)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return self
@@ -98,12 +104,12 @@ def of_run(config: Config, network: object, command: str) -> Config:
             f"this run was trained with a network of the user ({name}), which pqn makes only if you give it: network=… "
             f"in Python, or `{command} --network {again}`"
         )
-    return config.replace({"network.module": NamedNetwork(name, _named(network).build)})
+    return config.replace({"network.module": NamedNetwork(name, _named(network).given)})
 
 
 def _named(network: object) -> NamedNetwork:
     if isinstance(network, nn.Module):
-        return NamedNetwork(f"{GIVEN_IN_PYTHON}:{_qualified(type(network))}", lambda spec: network)
+        return NamedNetwork(f"{GIVEN_IN_PYTHON}:{_qualified(type(network))}", functools.partial(_same, network))
     if isinstance(network, str):
         name = network
         try:
@@ -117,6 +123,10 @@ def _named(network: object) -> NamedNetwork:
             "or its name as module:function"
         )
     return NamedNetwork(f"{GIVEN_IN_PYTHON}:{_qualified(network)}", functools.partial(_call, network, "network"))
+
+
+def _same(network: nn.Module, spec: EnvSpec) -> nn.Module:
+    return network
 
 
 def _call(function: Callable[..., object], name: str, spec: EnvSpec) -> nn.Module:
@@ -161,7 +171,7 @@ def check_network(config: Config, spec: EnvSpec, inputs: Inputs) -> None:
     try:
         carry = jax.eval_shape(lambda: network.initial_carry(*batch))
         variables: PyTree = jax.eval_shape(network.init, jax.random.key(0), carry, two)
-        after, q = jax.eval_shape(
+        returned = jax.eval_shape(
             lambda v, c, x: network.apply(v, c, x, train=True, mutable=["batch_stats"])[0], variables, carry, two
         )
     except Exception as error:  # flax, jax and Python each have their own word for what does not fit
@@ -173,12 +183,8 @@ def check_network(config: Config, spec: EnvSpec, inputs: Inputs) -> None:
     if strange or "mixer" in variables.get("params", {"mixer": ()}):
         what = f"variables of the kind {strange[0]}" if strange else "no parameters, or some that are called mixer"
         raise ConfigError(f"the network {name} has {what}; it may have params and batch_stats")
-    wanted = (2, *batch, spec.num_actions)
-    if getattr(q, "shape", None) != wanted or not jnp.issubdtype(q.dtype, jnp.floating):
-        raise ConfigError(
-            f"the network {name} returned Q-values of shape {getattr(q, 'shape', None)} for two steps of {batch} "
-            f"agents; they must be numbers of the shape {wanted}"
-        )
+    _check_parameters(name, variables)
+    after = _checked_output(name, returned, (2, *batch, spec.num_actions))
     if _form(after) != _form(carry):
         raise ConfigError(f"the network {name} returned a carry that differs in form from that of initial_carry")
     if jax.tree.leaves(carry) and not config.learner.segment_length:
@@ -191,3 +197,32 @@ def check_network(config: Config, spec: EnvSpec, inputs: Inputs) -> None:
 def _form(carry: PyTree) -> PyTree:
     leaves, structure = jax.tree.flatten(carry)
     return structure, [(leaf.shape, leaf.dtype) for leaf in leaves]
+
+
+def _check_parameters(name: str, variables: PyTree) -> None:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(variables):
+        if leaf.dtype != jnp.float32:
+            where = jax.tree_util.keystr(path, simple=True, separator=".")
+            raise ConfigError(
+                f"the network {name} has parameters of type {leaf.dtype} ({where}); they must be float32. "
+                "Layers may compute in another type: dtype=…, not param_dtype=…"
+            )
+
+
+def _checked_output(name: str, returned: object, wanted: tuple[int, ...]) -> PyTree:
+    """The carry after two steps; `wanted` is the shape of the Q-values, [2, B, M, A]."""
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        what = f"a tuple of {len(returned)}" if isinstance(returned, tuple) else "one thing"
+        raise ConfigError(f"the network {name} returned {what}; it must return the carry and the Q-values")
+    after, q = returned
+    if getattr(q, "shape", None) != wanted or not jnp.issubdtype(q.dtype, jnp.floating):
+        raise ConfigError(
+            f"the network {name} returned Q-values of shape {getattr(q, 'shape', None)} for two steps of "
+            f"{wanted[1:3]} agents; they must be numbers of the shape {wanted}"
+        )
+    if q.dtype != jnp.float32:
+        raise ConfigError(
+            f"the network {name} returned Q-values of type {q.dtype}; they must be float32, as .astype(jnp.float32) "
+            "makes them"
+        )
+    return after

@@ -8,7 +8,7 @@ from typing import cast
 import jax
 
 from pqn.config import Config
-from pqn.device import simulator_groups
+from pqn.device import require_compiler, simulator_groups
 from pqn.envs.check import check_quickly, is_ours
 from pqn.envs.check.declared import first_line, host_call
 from pqn.envs.contract import HostEnv, JaxEnv
@@ -26,7 +26,9 @@ def make_program(config: Config, make_env: EnvFactory) -> Program:
 
     Raises:
       EnvError: the environment cannot be made, or is the user's own and breaks a promise at once.
+      DeviceError: JAX is told not to compile.
     """
+    require_compiler()
     env = _make(make_env, config.env.num_envs // config.shards)
     if isinstance(env, HostEnv):
         try:

@@ -51,7 +51,7 @@ class RunDir:
     """
 
     def __init__(self, path: PathLike) -> None:
-        self.path = Path(path)
+        self.path = files.as_path("the run directory", path)
         self._lock: int | None = None  # file descriptor that holds the lock
 
     @classmethod

@@ -16,6 +16,7 @@ import stat
 from pathlib import Path
 
 from pqn.errors import RunError, reason
+from pqn.fields import brief
 from pqn.runs.json_text import parse_json
 
 PathLike = str | os.PathLike[str]
@@ -35,6 +36,18 @@ _KINDS = {
 
 class NotOurs(RunError):
     """Something stands where a regular file or a directory of the run should."""
+
+
+def as_path(name: str, given: object) -> Path:
+    """What a user gave as the place of a file or a directory; a sentence calls it `name`.
+
+    Raises:
+        RunError: it is no path.
+    """
+    text = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    if not isinstance(text, str) or not text or "\0" in text:
+        raise RunError(f"{name} is {brief(given)}; it must be a path, not empty")
+    return Path(text)
 
 
 # ---------------------------------------------------------------------------------------------------------- reading

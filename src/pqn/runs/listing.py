@@ -52,6 +52,10 @@ class RunInfo:
     reason: str | None = None
     """Why it was stopped, failed or cannot be read."""
 
+    def __fspath__(self) -> str:
+        """A run can be given wherever its directory can: `pqn.load(run)`."""
+        return str(self.path)
+
     @property
     def metrics(self) -> Metrics:
         """Its metrics as a table; see `pqn.runs.tidy`."""
@@ -67,7 +71,7 @@ def list_runs(directory: str | os.PathLike[str] = "runs") -> list[RunInfo]:
     Raises:
       RunError: the directory cannot be read.
     """
-    root = Path(directory)
+    root = files.as_path("directory", directory)
     kind = files.kind_of(root)
     if kind is None or not root.is_dir():
         raise RunError(f"cannot list the runs in {root}: {'it is ' + kind if kind else 'it does not exist'}")

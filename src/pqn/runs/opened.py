@@ -21,6 +21,7 @@ from pqn.config import Config
 from pqn.envs import registry, source
 from pqn.errors import CheckpointError, ConfigError, EnvError, RunError
 from pqn.fields import Within, brief, checked
+from pqn.options import Seed
 from pqn.runs import directory as runs
 from pqn.runs import files, history, metadata, provenance
 from pqn.runs.about import network_identity
@@ -122,6 +123,19 @@ class OpenedRun:
         if rest or files.kind_of(path) is None:
             raise checkpoint.NoCheckpoint(f"{self.path} has no checkpoint of {steps} steps; kept are {self._kept()}")
         return read(path)
+
+    def index_of(self, seed: int | None) -> int:
+        """The place of a seed among those that it trained; None is the first.
+
+        Raises:
+          ConfigError: it is no seed.
+          RunError: it was not trained.
+        """
+        first, count = self.config.seed, self.config.seeds
+        index = 0 if seed is None else checked("seed", Seed, seed) - first
+        if not 0 <= index < count:
+            raise RunError(f"{self.path} trained seeds {first} to {first + count - 1}, not {seed}")
+        return index
 
     def _kept(self) -> str:
         """The steps of its checkpoints, as in "512, 640"."""

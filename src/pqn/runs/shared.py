@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
-from pqn.errors import RunError
+from pqn.errors import ConfigError, RunError
+from pqn.fields import brief
 from pqn.hosts import processes
 from pqn.progress import Progress
 from pqn.runs.directory import LOCK, PathLike, RunDir
@@ -69,11 +70,20 @@ def open_locked(path: PathLike) -> RunDir:
     return _of_all(open_it)
 
 
-def progress_of(given: Progress | None) -> Progress:
-    """Where this process reports: process 0 to the user, the others to nobody."""
-    if processes.index() == 0:
-        return given or Progress()
-    return Progress(io.StringIO(), quiet=True)
+def progress_of(given: Progress | bool | None) -> Progress:
+    """Where this process reports: process 0 to the user, the others to nobody.
+
+    Args:
+      given: None or True for standard error, False for warnings only.
+
+    Raises:
+      ConfigError: it is something else.
+    """
+    if given is not None and not isinstance(given, Progress | bool):
+        raise ConfigError(f"progress is {brief(given)}; it must be True, False or a pqn.progress.Progress")
+    if processes.index() != 0:
+        return Progress(io.StringIO(), quiet=True)
+    return given if isinstance(given, Progress) else Progress(quiet=given is False)
 
 
 def agree(limit: int, late: bool) -> tuple[int, bool]:

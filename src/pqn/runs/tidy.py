@@ -107,11 +107,12 @@ class Metrics:
         Raises:
           RunError: it cannot be written.
         """
+        file = files.as_path("path", path)
         try:
-            files.write_atomically(Path(path), self.csv(kind).encode())
+            files.write_atomically(file, self.csv(kind).encode())
         except OSError as error:
             raise RunError(f"cannot write {path}: {reason(error)}") from error
-        return Path(path)
+        return file
 
     def _per_seed(self, row: Row) -> Iterator[Line]:
         seeds = next((len(row[name]) for name in ("returns", "episodes") if isinstance(row.get(name), list)), 1)

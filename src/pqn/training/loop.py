@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pqn.callbacks import Callback, Moment, ask
+from pqn.callbacks import Callback, Moment, ask, begin, waits_in_vain
 from pqn.errors import EnvFailed, Interrupted, RunError
 from pqn.hosts import processes
 from pqn.hosts.watch import HINT
@@ -52,6 +52,9 @@ class Loop:
     ):
         self.program, self.config, self.run, self.progress = program, program.config, run, progress
         self.about, self.callbacks = about, callbacks
+        begin(callbacks)
+        if warning := waits_in_vain(callbacks, self.config.eval.count):
+            progress.warn(warning)
         self.clock = clock or Clock()
         self.metrics = MetricsWriter(run.metrics)
         for name in self.config.log.to:

@@ -24,6 +24,10 @@ class Result:
     run: Path
     summary: dict[str, Any]
 
+    def __fspath__(self) -> str:
+        """A result can be given wherever its run directory can: `pqn.evaluate(result)`."""
+        return str(self.run)
+
     @property
     def metrics(self) -> Metrics:
         """Its metrics as a table: `result.metrics.to_csv(path)`, `result.metrics.frame()`."""

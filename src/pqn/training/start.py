@@ -14,7 +14,7 @@ from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs.source import EnvSource, given
 from pqn.errors import CheckpointError, ConfigError, Interrupted, PqnError, explained
-from pqn.fields import brief
+from pqn.fields import brief, checked
 from pqn.networks.given import with_network
 from pqn.programs.base import Program
 from pqn.programs.make import make_program
@@ -43,7 +43,7 @@ def train(
     callbacks: Callbacks | None = None,
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Result:
     """Trains `config` in a new run directory.
 
@@ -58,13 +58,13 @@ def train(
       callbacks: functions of a `Moment`, called after each evaluation, or objects of `pqn.callbacks`.
       out: the run directory; by default `runs/<preset>-<time>`.
       overwrite: replace the run in `out`, if there is one. Nothing but the files of a run is ever removed.
-      progress: where to report; by default to standard error.
+      progress: where to report; by default to standard error. False: only warnings.
 
     Raises:
       PqnError: with a sentence for the user. `Interrupted` after Ctrl-C, `Diverged` on NaN or infinity.
     """
     clock, seen = Clock(), as_callbacks(callbacks)
-    if overwrite and out is None:
+    if checked("overwrite", bool, overwrite) and out is None:
         raise ConfigError("overwrite is for a run directory that you name; name it with out")
     config, source = _with_given(config, network, env)
     check_loggers(config.log.to)
@@ -101,7 +101,7 @@ def resume(
     env: object = None,
     network: object = None,
     callbacks: Callbacks | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Result:
     """Continues a run from its newest intact checkpoint, to exactly the state an uninterrupted run would reach.
 
@@ -112,7 +112,7 @@ def resume(
       env: the environment, where the run was trained in one of your own; see `train`.
       network: the network, where the run was trained with one of your own.
       callbacks: see `train`. They are not part of a run: give them again.
-      progress: where to report; by default to standard error.
+      progress: where to report; by default to standard error. False: only warnings.
 
     Raises:
       PqnError: with a sentence for the user: what was found is not this run, or not its environment.

@@ -6,19 +6,22 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import cast
+from typing import Annotated, cast
 
 import jax
 import numpy as np
 
-from pqn.config import Config
 from pqn.device import enable_compilation_cache
 from pqn.envs.check import check_quickly, is_ours
 from pqn.envs.contract import HostEnv, JaxEnv
-from pqn.errors import RunError
+from pqn.errors import ConfigError, RunError
+from pqn.fields import Options, Within
+from pqn.options import MOST, Seed, Share
 from pqn.programs.base import HostFactory
 from pqn.programs.evaluation import step_limit
+from pqn.runs import files
 from pqn.runs.opened import Which, open_run
+from pqn.watch import MOST_CELLS
 from pqn.watch.compose import frames, texts
 from pqn.watch.episodes import Moment, Player, play
 from pqn.watch.painters import find_painter
@@ -30,22 +33,27 @@ MOST_STEPS = 2000
 
 
 @dataclasses.dataclass(frozen=True)
-class FilmOptions:
+class FilmOptions(Options):
     """What to play, and how to show it."""
 
-    grid: tuple[int, int] = (1, 1)
+    grid: tuple[Annotated[int, Within(1, MOST_CELLS)], ...] = (1, 1)
     """Rows and columns of episodes."""
     show_scores: bool = False
     """Q-values beside the picture."""
-    seed: int = 0
+    seed: Seed = 0
     """Of the episodes."""
-    train_seed: int | None = None
+    train_seed: Annotated[int | None, Within(0, MOST)] = None
     """Which of the run's seeds plays; None is the first."""
-    epsilon: float = 0.0
-    fps: int | None = None
+    epsilon: Share = 0.0
+    fps: Annotated[int | None, Within(1, 240)] = None
     """Frames a second; None is what suits the environment."""
-    max_steps: int | None = None
+    max_steps: Annotated[int | None, Within(1, 1_000_000)] = None
     """Longer episodes are cut; None is the limit of evaluations, at most `MOST_STEPS`."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.grid) != 2 or self.grid[0] * self.grid[1] > MOST_CELLS:
+            raise ConfigError(f"grid is {self.grid}; it must be rows and columns, of at most {MOST_CELLS} episodes")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -108,15 +116,16 @@ def make_film(
     opened = open_run(run, warn)
     source, trained = opened.source(env, "video"), opened.trained(checkpoint)
     config, (actor, policies) = trained.config, opened.actor(trained, network, "video")
-    index = _index(config, options.train_seed, opened.path)
-    episodes = options.grid[0] * options.grid[1]
+    index = opened.index_of(options.train_seed)
+    rows, columns = options.grid
+    episodes = rows * columns
     made = source(episodes)
     opened.compare(trained, source, made.spec, exact=False)
     if not is_ours(made):
         check_quickly(made)
     painter = find_painter(made)
     suffix = ".txt" if painter.is_text else ".mp4" if has_ffmpeg() else ".gif"
-    path = Path(out) if out is not None else opened.path / f"{NAME}{suffix}"
+    path = files.as_path("out", out) if out is not None else opened.path / f"{NAME}{suffix}"
     check_output(path, painter.is_text, source.name)
     limit = options.max_steps or min(step_limit(config, made.spec), MOST_STEPS)
     key = jax.random.split(jax.random.key(options.seed), config.seeds)[index]
@@ -129,19 +138,11 @@ def make_film(
     else:
         fps = options.fps or painter.fps
         title = actor.scores_are if options.show_scores else None
-        write_frames(path, frames(iter(moments), painter, options.grid, fps, title), fps)
+        write_frames(path, frames(iter(moments), painter, (rows, columns), fps, title), fps)
     if moments.last is None:
         raise RunError(f"{source.name} was not played: max_steps is {limit}")
     result = moments.last.result.known()
     return Film(path, source.name, trained.step, np.asarray(result.ret), moments.lengths, limit, text)
-
-
-def _index(config: Config, seed: int | None, run: Path) -> int:
-    """The place of a seed among those of a run; None is the first."""
-    index = 0 if seed is None else seed - config.seed
-    if not 0 <= index < config.seeds:
-        raise RunError(f"{run} trained seeds {config.seed} to {config.seed + config.seeds - 1}, not {seed}")
-    return index
 
 
 def _moments(made: JaxEnv | HostEnv, make_env: HostFactory, player: Player, episodes: int) -> Iterator[Moment]:

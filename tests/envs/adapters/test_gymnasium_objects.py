@@ -179,3 +179,86 @@ def test_promises_are_checked_before_anything_is_written(tmp_path):
     with pytest.raises(EnvError, match="NaN"):
         pqn.train(tiny(SHORT), env=Broken(), out=tmp_path / "run", progress=QUIET)
     assert not (tmp_path / "run").exists()
+
+
+class Seedless(Countdown):
+    def reset(self):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return super().reset()
+
+
+class OldReset(Countdown):
+    def reset(self, *, seed=None, options=None):
+        return super().reset(seed=seed)[0]
+
+
+class OldStep(Countdown):
+    def step(self, action):
+        obs, reward, terminated, _, info = super().step(action)
+        return obs, reward, terminated, info
+
+
+class Wide(Countdown):
+    def _seen(self):
+        return np.zeros(2, np.float32)
+
+
+class Boxed(Countdown):
+    def step(self, action):
+        obs, reward, *rest = super().step(action)
+        return obs, np.array([reward]), *rest
+
+
+@pytest.mark.parametrize(
+    ("env", "sentence"),
+    [
+        (Seedless, r"^`reset` of Seedless must take seed and options"),
+        (OldReset, r"^`reset` of OldReset must return two things, the observation and a dict; so it is since Gym 0.26"),
+        (OldStep, r"^`step` of OldStep must return five things"),
+        (Wide, r"^an observation of `reset` of Wide has shape \(2,\), but its space says \(1,\)"),
+        (Boxed, r"^the reward of Boxed has shape \(1,\); it must be one number"),
+    ],
+)
+def test_rules_of_gymnasium_are_named(env, sentence):
+    """What Gymnasium's vector environments raise names neither the method nor the rule."""
+    for handed in (env, env(), gymnasium.wrappers.TimeLimit(env(), 5)):
+        with pytest.raises(EnvError, match=sentence):
+            pqn.check_env(handed, steps=3)
+
+
+class Impatient(Countdown):
+    """Cuts its episodes itself, before the limit with which it is registered."""
+
+    def step(self, action):
+        obs, reward, terminated, _, info = super().step(action)
+        return obs, reward, False, terminated, info
+
+    def _seen(self):
+        return np.array([self.left + 1], np.float32)
+
+
+def test_an_environment_may_cut_before_its_limit(tmp_path):
+    """Gymnasium does not promise the opposite, and simulators do not need it."""
+    gymnasium.register("Impatient-v0", Impatient, max_episode_steps=10)
+    assert pqn.check_env("Impatient-v0", steps=12).truncations > 0
+    result = pqn.train(tiny(SHORT), env="Impatient-v0", out=tmp_path / "run", progress=QUIET)
+    assert result.summary["eval_return"]["mean"] == 6.0
+
+
+def test_a_limit_that_is_not_applied_is_none():
+    """An environment that was taken out of its wrappers still has the spec that names the limit."""
+    env = gymnasium.make("Countdown-v0", length=20)
+    assert given(env, {})(1).spec.max_episode_steps == 10
+    assert given(env.unwrapped, {})(1).spec.max_episode_steps is None
+    assert max(pqn.check_env(env.unwrapped, steps=25).lengths) == 20
+
+
+def test_an_observation_outside_of_its_space_is_no_state():
+    class Outside(Countdown):
+        observation_space = gymnasium.spaces.Discrete(2, start=2)  # it counts down from 3
+
+        def _seen(self):
+            return np.int64(self.left)
+
+    with pytest.raises(EnvError, match=r"the observation 1 is not in Discrete\(2, start=2\)"):
+        pqn.check_env(Outside, steps=4)
+    assert pqn.check_env(lambda: gymnasium.wrappers.TimeLimit(Outside(), 1), steps=4).truncations == 16

@@ -10,7 +10,7 @@ import pytest
 from pqn.envs import check_env
 from pqn.envs.autoreset import Autoreset
 from pqn.envs.contract import Outcome
-from pqn.errors import EnvError
+from pqn.errors import EnvError, PqnError
 from pqn.types import EnvSpec
 
 LIMIT = 6
@@ -311,3 +311,15 @@ def test_not_an_environment():
         check_env(Half())
     with pytest.raises(EnvError, match=r"must be a pqn\.types\.EnvSpec"):
         check_env(type("Odd", (Walk,), {"spec": {"name": "odd"}})())
+
+
+@pytest.mark.parametrize("env", ["CartPole-v1", Walk, lambda num_envs: Autoreset(Walk(), num_envs)])
+def test_what_makes_an_environment_is_checked_too(env):
+    """As for `pqn.train`: a name, a class or a function."""
+    assert check_env(env, steps=8, num_envs=2).num_envs == 2
+
+
+@pytest.mark.parametrize("option", [{"steps": 0}, {"steps": "9"}, {"seed": -1}, {"num_envs": 0}], ids=str)
+def test_how_to_check(option):
+    with pytest.raises(PqnError, match=rf"^{next(iter(option))} is "):
+        check_env(Walk(), **option)

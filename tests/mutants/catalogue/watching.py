@@ -46,7 +46,7 @@ MUTATIONS = [
     mutation(
         "watch-first-seed-plays",
         "watch/film.py",
-        "index = 0 if seed is None else seed - config.seed",
+        "index = opened.index_of(options.train_seed)",
         "index = 0",
         "A film of one seed shows another.",
         f"{FILM_TESTS}::test_the_episodes_are_those_of_an_evaluation",

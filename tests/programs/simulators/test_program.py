@@ -273,6 +273,22 @@ def test_a_simulator_that_truncates_unannounced_is_named(tmp_path):
         pqn.train(tiny({"eval.count": 0}), env=make(kind, env), out=tmp_path / "run", progress=QUIET)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda step: step._replace(obs=step.obs[..., :1]), r"`obs` of `recv` has shape \(4, 1, 1\) but must have"),
+        (lambda step: step._replace(obs=step.obs.astype(np.float64)), "`obs` of `recv` has dtype float64"),
+        (lambda step: step._replace(reward=step.reward[:, None]), r"`reward` of `recv` has shape \(4, 1\)"),
+    ],
+    ids=["shape", "dtype", "reward"],
+)
+def test_a_simulator_that_changes_its_form_is_named(tmp_path, wrong, said):
+    """Long after the first steps, which are checked as a whole: the network would name its own layers."""
+    kind = type("Changing", (Sick,), {"wrong": staticmethod(wrong)})
+    with pytest.raises(EnvFailed, match=f"could not step: it raised EnvError: {said}.*; update 2 is saved"):
+        pqn.train(tiny({"eval.count": 0}), env=make(kind, Counter()), out=tmp_path / "run", progress=QUIET)
+
+
 def test_a_simulator_that_cannot_be_closed_is_a_sentence_and_the_others_are_closed():
     closed = []
 

@@ -268,3 +268,10 @@ def test_damaged_rows_are_one_sentence(tmp_path):
         write_report([run], tmp_path / "r.html")
     with pytest.raises(RunError, match="at most 200"):
         find_runs([str(write_run(tmp_path / "many" / f"{i}").parent) for i in range(1)] + [f"x{i}" for i in range(200)])
+
+
+def test_a_report_of_one_run_or_of_none(finished_run, tmp_path):
+    one, same = (write_report(runs, tmp_path / "a.html").read_text() for runs in (finished_run, [finished_run.run]))
+    assert one == same
+    with pytest.raises(RunError, match="name one at least"):
+        write_report([], tmp_path / "b.html")

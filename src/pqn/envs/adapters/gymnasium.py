@@ -72,7 +72,7 @@ def make(
         partial(join, [_Builder(name, options)] * num_envs, copy=False, autoreset_mode=mode)
         for options in (kwargs, drawing)
     )
-    return GymnasiumEnv(spec, num_envs, start, concurrent, start_drawing)
+    return GymnasiumEnv(spec, num_envs, start, concurrent, start_drawing, _Builder(name, kwargs))
 
 
 def is_harmless(name: str, options: Mapping[str, object]) -> bool:
@@ -110,6 +110,7 @@ class GymnasiumEnv:
       start: makes the vector environment.
       concurrent: whether it has processes of its own.
       start_drawing: makes one that can draw pictures of itself.
+      make_one: makes one of its environments, to find out why they fail.
     """
 
     def __init__(
@@ -119,8 +120,10 @@ class GymnasiumEnv:
         start: Callable[[], VectorEnv],
         concurrent: bool = False,
         start_drawing: Callable[[], VectorEnv] | None = None,
+        make_one: Callable[[], gymnasium.Env] | None = None,
     ):
         self.spec, self.num_envs, self.concurrent = spec, num_envs, concurrent
+        self._make_one = make_one
         self._start, self._start_drawing = start, start_drawing
         self._envs: Any = None
         self._action: np.ndarray | None = None  # sent, and its outcome not yet received
@@ -182,6 +185,16 @@ class GymnasiumEnv:
             final_obs=final_obs,
             valid=valid,
         )
+
+    def diagnose(self) -> str | None:
+        """Why these environments could not be reset or stepped: the rule of Gymnasium that one of them breaks."""
+        if self._make_one is None:
+            return None
+        env = self._make_one()
+        try:
+            return _broken_rule(self.spec.name, env.unwrapped)  # a wrapper would raise first
+        finally:
+            env.close()
 
     def prepare_render(self) -> None:
         """Starts environments that draw: Gymnasium decides it when one is made."""
@@ -254,8 +267,17 @@ def spec_of(name: str, env: gymnasium.Env | VectorEnv) -> EnvSpec:
     if not isinstance(action, spaces.Discrete):
         raise EnvError(f"{name} has actions of kind {type(action).__name__}; only Discrete ones are supported.")
     shape, dtype = _obs_form(name, obs)
-    limit = env.spec.max_episode_steps if env.spec is not None else None
+    limit = env.spec.max_episode_steps if env.spec is not None and _is_limited(env) else None
     return EnvSpec(name, shape, np.dtype(dtype), int(action.n), max_episode_steps=limit, truncates=True)
+
+
+def _is_limited(env: gymnasium.Env | VectorEnv) -> bool:
+    """Whether the limit that its spec names is applied: one that was taken out of its wrappers still names it."""
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, gymnasium.wrappers.TimeLimit):
+            return True
+        env = env.env
+    return isinstance(env, VectorEnv)
 
 
 def _obs_form(name: str, space: spaces.Space) -> tuple[tuple[int, ...], DTypeLike]:
@@ -269,16 +291,48 @@ def _obs_form(name: str, space: spaces.Space) -> tuple[tuple[int, ...], DTypeLik
         return tuple(space.shape) or (1,), space.dtype if space.dtype in (np.uint8, bool) else np.float32
     raise EnvError(
         f"{name} has observations of kind {type(space).__name__}; only Box, Discrete and MultiBinary are supported: "
-        "flatten them with gymnasium.wrappers.FlattenObservation in an environment that you register."
+        "flatten them with gymnasium.wrappers.FlattenObservation; what it makes can be given as env in Python, or "
+        "registered."
     )
 
 
 def _converter(space: spaces.Space, spec: EnvSpec) -> Callable[[np.ndarray], np.ndarray]:
     """From Gymnasium's observations [N, ...] to ours [N, 1, *obs_shape]; no copy where none is needed."""
     if isinstance(space, spaces.Discrete):
-        start, states = int(space.start), np.arange(int(space.n))
-        return lambda obs: (np.asarray(obs)[:, None] - start == states)[:, None]
+        states = int(space.start) + np.arange(int(space.n))
+
+        def one_hot(obs: np.ndarray) -> np.ndarray:
+            hot = np.asarray(obs)[:, None] == states
+            if not hot.any(axis=-1).all():
+                raise ValueError(f"the observation {np.asarray(obs)[~hot.any(axis=-1)][0]} is not in {space}")
+            return hot[:, None]
+
+        return one_hot
     return lambda obs: np.asarray(obs).astype(spec.obs_dtype, copy=False).reshape(len(obs), 1, *spec.obs_shape)
+
+
+def _broken_rule(name: str, env: gymnasium.Env) -> str | None:
+    """What an environment returns that Gymnasium does not allow; None where it returns what it should, or raises."""
+    parameters = inspect.signature(env.reset).parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    if not takes_any and not {"seed", "options"} <= parameters.keys():
+        return f"`reset` of {name} must take seed and options, as reset(self, *, seed=None, options=None)."
+    first: Any = env.reset(seed=0)
+    if not isinstance(first, tuple) or len(first) != 2:
+        return f"`reset` of {name} must return two things, the observation and a dict; so it is since Gym 0.26."
+    then: Any = env.step(env.action_space.sample())
+    if not isinstance(then, tuple) or len(then) != 5:
+        return (
+            f"`step` of {name} must return five things: the observation, the reward, terminated, truncated and a dict; "
+            "so it is since Gym 0.26."
+        )
+    wanted = env.observation_space.shape
+    for method, obs in (("reset", first[0]), ("step", then[0])):
+        if wanted is not None and np.shape(obs) != wanted:
+            return f"an observation of `{method}` of {name} has shape {np.shape(obs)}, but its space says {wanted}."
+    if np.shape(then[1]):
+        return f"the reward of {name} has shape {np.shape(then[1])}; it must be one number."
+    return None
 
 
 def _explained(name: str, build: Callable[[], T]) -> T:

@@ -27,9 +27,15 @@ class GivenEnv(GymnasiumEnv):
     """Environments of the user's; `made_of` is the class of one."""
 
     def __init__(
-        self, spec: EnvSpec, num_envs: int, start: Callable[[], VectorEnv], made_of: type, concurrent: bool = False
+        self,
+        spec: EnvSpec,
+        num_envs: int,
+        start: Callable[[], VectorEnv],
+        made_of: type,
+        concurrent: bool = False,
+        make_one: Make | None = None,
     ):
-        super().__init__(spec, num_envs, start, concurrent)
+        super().__init__(spec, num_envs, start, concurrent, make_one=make_one)
         self.made_of = made_of
 
 
@@ -66,7 +72,7 @@ def made_by(function: Callable[[], object], env: object, num_envs: int) -> Given
 
 def _many(make: Make, like: gymnasium.Env, num_envs: int) -> GivenEnv:
     start = partial(SyncVectorEnv, [make] * num_envs, copy=False, autoreset_mode=AutoresetMode.SAME_STEP)
-    return GivenEnv(spec_of(_name(like), like), num_envs, start, type(like.unwrapped))
+    return GivenEnv(spec_of(_name(like), like), num_envs, start, type(like.unwrapped), make_one=make)
 
 
 def _copier(env: gymnasium.Env) -> Make:

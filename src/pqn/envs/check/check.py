@@ -18,6 +18,9 @@ from pqn.envs.check.declared import check_shapes, check_single, check_spec
 from pqn.envs.check.promises import Trace, check_ends, check_final_obs, check_lengths, check_numbers
 from pqn.envs.contract import HostEnv, JaxEnv
 from pqn.envs.objects import as_env, as_jax_env, is_gymnasium
+from pqn.envs.source import given
+from pqn.fields import checked
+from pqn.options import Copies, Seed, Steps
 from pqn.types import EnvSpec, TimeStep
 
 QUICK_STEPS = 3
@@ -50,15 +53,25 @@ def check_env(env: object, steps: int = 200, seed: int = 0, num_envs: int = 4) -
     """Checks an environment against the contract of `JaxEnv` or `HostEnv` by running it.
 
     Args:
-      env: a `JaxEnv`; a `SingleEnv`, which is wrapped in `Autoreset` first; a `HostEnv`, which is not closed; or an
-        environment of Gymnasium, of which copies are run.
+      env: a `JaxEnv`; a `SingleEnv`, which is wrapped in `Autoreset` first; a `HostEnv`, which is not closed; an
+        environment of Gymnasium, of which copies are run; or what makes one of these: a name, a class or a function, as
+        for `pqn.train`.
       steps: how long to run; best are more steps than the longest episode has.
       seed: of the resets and of the random actions.
-      num_envs: copies of a `SingleEnv` or of an environment of Gymnasium; the others have their own number.
+      num_envs: how many are made or copied; a `JaxEnv` and a `HostEnv` have their own number.
 
     Raises:
       EnvError: the first broken promise, as one sentence.
+      ConfigError: `steps`, `seed` or `num_envs` is out of bounds.
     """
+    steps, seed = checked("steps", Steps, steps), checked("seed", Seed, seed)
+    num_envs = checked("num_envs", Copies, num_envs)
+    if isinstance(env, str | type) or (callable(env) and not hasattr(env, "reset")):
+        made = given(env, {})(num_envs)
+        if not isinstance(made, HostEnv):
+            return _check_jax(made, steps, seed)
+        with contextlib.closing(made):
+            return _check_host(made, steps, seed)
     source = f"the {type(env).__name__}"
     if is_gymnasium(env):
         with contextlib.closing(cast(HostEnv, as_env(env, num_envs, source))) as copies:
@@ -91,7 +104,7 @@ def check_quickly(env: JaxEnv | HostEnv, seed: int = 0) -> None:
         if type(env) is Autoreset:
             few = Autoreset(env.env, 2)  # more copies would show no more
         trace = jax_envs.run(few, jax_envs.compiled(few.reset), jax_envs.compiled(few.step), QUICK_STEPS, seed)
-    _check_trace(trace, env.spec)
+    _check_trace(trace, env.spec, early=hasattr(env, "send"))
 
 
 def is_ours(env: object) -> bool:
@@ -109,7 +122,7 @@ def _check_jax(env: JaxEnv, steps: int, seed: int) -> CheckReport:
     check_shapes(env, reset, step)
     notes = jax_envs.check_reset(env, reset, seed)
     trace = jax_envs.run(env, reset, step, steps, seed)
-    lengths = _check_trace(trace, env.spec)
+    lengths = _check_trace(trace, env.spec, early=False)
     if not isinstance(env, Autoreset):  # its final observations are right by construction
         check_final_obs(trace)
     jax_envs.check_pure_and_batched(env, reset, step, seed)
@@ -122,7 +135,7 @@ def _check_host(env: HostEnv, steps: int, seed: int) -> CheckReport:
     notes = host_envs.check_reset(env, seeds)
     trace = host_envs.run(env, seeds, steps, seed)
     host_envs.check_repeatable(env, seeds, trace, seed)
-    lengths = _check_trace(trace, env.spec)
+    lengths = _check_trace(trace, env.spec, early=True)
     if trace.steps.valid is None:  # otherwise `obs` itself is the final observation
         check_final_obs(trace)
     if getattr(env, "stacks", False):
@@ -132,10 +145,10 @@ def _check_host(env: HostEnv, steps: int, seed: int) -> CheckReport:
     return _report(env, trace.steps, lengths, notes)
 
 
-def _check_trace(trace: Trace, spec: EnvSpec) -> list[int]:
+def _check_trace(trace: Trace, spec: EnvSpec, early: bool) -> list[int]:
     """The promises about time steps, whatever made them; returns the lengths of the finished games."""
     check_ends(trace.steps, spec)
-    lengths = check_lengths(trace.steps, spec)
+    lengths = check_lengths(trace.steps, spec, early)
     check_numbers(trace)
     return lengths
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -12,6 +13,8 @@ from pqn.envs.check.promises import Trace, check_fields, check_first, random_act
 from pqn.envs.contract import HostEnv
 from pqn.errors import EnvError
 from pqn.types import TimeStep
+
+T = TypeVar("T")
 
 
 def random_seeds(env: HostEnv, seed: int) -> np.ndarray:
@@ -23,8 +26,22 @@ def run(env: HostEnv, seeds: np.ndarray, steps: int, seed: int) -> Trace:
     return _go_on(env, _start(env, seeds), steps, seed)
 
 
+def _called(env: HostEnv, method: str, call: Callable[[], T]) -> T:
+    """`host_call` of an environment; where an adapter finds out more about why it fails, it says that instead."""
+    try:
+        return host_call(method, call)
+    except EnvError as error:
+        try:
+            found = getattr(env, "diagnose", lambda: None)()
+        except Exception:  # the environment fails again, and nothing more is found out
+            found = None
+        if found is None:
+            raise
+        raise EnvError(found) from error
+
+
 def _start(env: HostEnv, seeds: np.ndarray) -> TimeStep:
-    first = host_call("reset", lambda: env.reset(seeds))
+    first = _called(env, "reset", lambda: env.reset(seeds))
     check_fields("reset", first, env.spec, env.num_envs)
     check_first(first)
     return first
@@ -37,8 +54,8 @@ def _go_on(env: HostEnv, timestep: TimeStep, steps: int, seed: int) -> Trace:
     for _ in range(steps):
         action = random_action(rng, env, timestep)
         before.append(np.array(timestep.obs))
-        host_call("send", lambda action=action: env.send(action))
-        timestep = host_call("recv", env.recv)
+        _called(env, "send", lambda action=action: env.send(action))
+        timestep = _called(env, "recv", env.recv)
         check_fields("recv", timestep, env.spec, env.num_envs)
         if set(timestep.info) != names:
             raise EnvError(

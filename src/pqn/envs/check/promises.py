@@ -129,8 +129,12 @@ def _check_next_step_resets(steps: TimeStep, done: np.ndarray | Array) -> None:
         raise EnvError("`first` must be set by the steps that are not `valid`, whose `obs` starts an episode, only.")
 
 
-def check_lengths(steps: TimeStep, spec: EnvSpec) -> list[int]:
-    """Lengths of the finished games, after comparing all lengths with `spec.max_episode_steps`."""
+def check_lengths(steps: TimeStep, spec: EnvSpec, early: bool) -> list[int]:
+    """Lengths of the finished games, after comparing all lengths with `spec.max_episode_steps`.
+
+    `early` allows truncation before that: only the compiled program relies on the opposite, since it must know how many
+    final observations to make room for.
+    """
     limit, lengths = spec.max_episode_steps, []
     length = np.zeros(steps.terminated.shape[1], int)
     valid = np.ones_like(steps.terminated) if steps.valid is None else steps.valid
@@ -138,7 +142,7 @@ def check_lengths(steps: TimeStep, spec: EnvSpec) -> list[int]:
         length += counts
         if limit is not None and (length > limit).any():
             raise EnvError(f"an episode is longer than spec.max_episode_steps = {limit}.")
-        if limit is not None and (truncated & (length < limit)).any():
+        if limit is not None and not early and (truncated & (length < limit)).any():
             raise EnvError(
                 f"an episode was truncated after {int(length[truncated].min())} steps although spec.max_episode_steps "
                 f"= {limit}; where truncation may come earlier, max_episode_steps must be None."
@@ -196,7 +200,7 @@ def random_action(rng: np.random.Generator, env: JaxEnv | HostEnv, timestep: Tim
 
 def _any(x: np.ndarray) -> np.ndarray:
     """[K, ...] -> [K], whether anything in each item is non-zero."""
-    return np.asarray(x.reshape(len(x), -1).any(-1))
+    return np.asarray(x.any(axis=tuple(range(1, x.ndim))))
 
 
 def to_numpy(tree: PyTree) -> PyTree:

@@ -37,6 +37,13 @@ def is_savable(env: HostEnv) -> TypeGuard[SavableEnv]:
     return hasattr(env, "save") and hasattr(env, "restore")
 
 
+def _has_form(timestep: TimeStep, env: HostEnv) -> bool:
+    """Whether what is most easily wrong has its shape: the rest was checked before the run, and would take too long."""
+    spec, obs = env.spec, timestep.obs
+    wanted = (env.num_envs, spec.num_agents, *spec.obs_shape)
+    return obs.shape == wanted and obs.dtype == spec.obs_dtype and timestep.reward.shape == wanted[:1]
+
+
 class Simulators:
     """One `HostEnv` for each group.
 
@@ -100,7 +107,10 @@ class Simulators:
         """The outcome of that step; the arrays are the simulator's own and may change with its next step."""
         env = self.envs[group]
         try:
-            timestep = self._by_seed(env.recv())
+            received = env.recv()
+            if not _has_form(received, env):
+                check_fields("recv", received, env.spec, env.num_envs)
+            timestep = self._by_seed(received)
         except Exception as error:
             raise self._failed("step", error) from error
         return self._checked(env.spec, timestep)
@@ -175,5 +185,5 @@ class Simulators:
         name = self.envs[0].spec.name if self.envs else "the environment"
         if isinstance(error, EOFError | ConnectionError | BrokenPipeError):
             return EnvFailed(f"a worker process of {name} died ({type(error).__name__})")
-        said = f": {lines[0]}" if lines else ""
+        said = f": {lines[0].rstrip('.')}" if lines else ""
         return EnvFailed(f"{name} could not {what}: it raised {type(error).__name__}{said}")

@@ -28,7 +28,7 @@ KEYS = "Drag to zoom, double click to reset. With the keyboard: + and − zoom, 
 
 
 def write_report(
-    paths: Sequence[str | os.PathLike[str]],
+    paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     out: str | os.PathLike[str],
     *,
     title: str | None = None,
@@ -37,7 +37,7 @@ def write_report(
     """Write a report of runs into one HTML file.
 
     Args:
-        paths: run directories; a directory of runs, such as that of a sweep, means all runs in it.
+        paths: one or several run directories; a directory of runs, such as that of a sweep, means all runs in it.
         out: the file, which ends in .html. Missing directories are made.
         title: of the page; None names the run or says how many runs there are.
         warn: told what was left out, in a sentence.
@@ -48,7 +48,10 @@ def write_report(
     Raises:
         RunError: no run, a damaged one, or a file that cannot be written.
     """
-    out, names = Path(out), [os.fspath(path) for path in paths]
+    several = [paths] if isinstance(paths, str | os.PathLike) else paths
+    out, names = files.as_path("out", out), [str(files.as_path("a run directory", path)) for path in several]
+    if not names:
+        raise RunError("a report is of runs: name one at least")
     if out.suffix.lower() not in (".html", ".htm"):
         raise RunError(f"cannot write {out}: the name of a report must end in .html")
     runs = read_runs(find_runs(names), warn)
