@@ -74,6 +74,8 @@ def export_run(
     if not first <= seed < first + count:
         raise RunError(f"{run} trained seeds {first} to {first + count - 1}, not {train_seed}")
     folder = opened.path / DEFAULT_FOLDER if out is None else Path(out)
+    if out is None:
+        files.is_directory(folder)  # written into the run itself, and not where a link in it leads
     _refuse_other_readme(folder)
     actor, policies = opened.actor(trained, network, "export")
     model = Model(actor.config, trained.spec, jax.tree.map(lambda x: x[seed - first], policies))

@@ -40,10 +40,10 @@ class NotOurs(RunError):
 # ---------------------------------------------------------------------------------------------------------- reading
 
 
-def kind_of(path: Path) -> str | None:
-    """What stands at `path` ("a file", "a directory", "a symbolic link", …), without following it; None: nothing."""
+def kind_of(path: Path, *, follow: bool = False) -> str | None:
+    """What stands at `path` ("a file", "a directory", "a symbolic link", …), or where it leads; None: nothing."""
     try:
-        return _KINDS.get(stat.S_IFMT(os.lstat(path).st_mode), "something strange")
+        return _KINDS.get(stat.S_IFMT(os.stat(path, follow_symlinks=follow).st_mode), "something strange")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
@@ -131,6 +131,18 @@ def shown(text: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------- writing
+
+
+def output(path: PathLike) -> Path:
+    """The file to write where the user names one for a result. A link of the user's leads to it.
+
+    Raises:
+        RunError: something else stands there. A device or a pipe would be replaced by a file, /dev/null included.
+    """
+    kind = kind_of(Path(path), follow=True)
+    if kind not in (None, "a file"):
+        raise RunError(f"cannot write {path}: it is {kind}; name a file")
+    return Path(os.path.realpath(path))
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -108,7 +108,7 @@ class Metrics:
           RunError: it cannot be written.
         """
         try:
-            files.write_atomically(Path(path), self.csv(kind).encode())
+            files.write_atomically(files.output(path), self.csv(kind).encode())
         except OSError as error:
             raise RunError(f"cannot write {path}: {reason(error)}") from error
         return Path(path)

@@ -18,6 +18,7 @@ from pqn.envs.contract import HostEnv, JaxEnv
 from pqn.errors import RunError
 from pqn.programs.base import HostFactory
 from pqn.programs.evaluation import step_limit
+from pqn.runs import files
 from pqn.runs.opened import Which, open_run
 from pqn.watch.compose import frames, texts
 from pqn.watch.episodes import Moment, Player, play
@@ -117,6 +118,8 @@ def make_film(
     painter = find_painter(made)
     suffix = ".txt" if painter.is_text else ".mp4" if has_ffmpeg() else ".gif"
     path = Path(out) if out is not None else opened.path / f"{NAME}{suffix}"
+    if out is None:
+        files.is_file(path)  # filmed into the run itself, and not where a link in it leads
     check_output(path, painter.is_text, source.name)
     limit = options.max_steps or min(step_limit(config, made.spec), MOST_STEPS)
     key = jax.random.split(jax.random.key(options.seed), config.seeds)[index]
