@@ -441,6 +441,16 @@ def _set(config: Group, name: str, path: list[str], value: object) -> Group:
     return dataclasses.replace(config, **{first: value})
 
 
+def refuse_preset(name: str) -> None:
+    """Refuses to vary `preset`. It says where the other options come from; with another name they stay as they are.
+
+    Raises:
+      ConfigError: `name` is that of the preset.
+    """
+    if name == "preset":
+        raise ConfigError("preset is a name and no option: to vary it would change nothing else; call once per preset")
+
+
 def _unknown(name: object, part: str, known: Iterable[str]) -> str:
     """The sentence about an option that does not exist; `part` is the word of its name that is not among `known`."""
     if name in renamed.OPTIONS:

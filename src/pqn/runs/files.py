@@ -107,6 +107,21 @@ def read_bytes(path: Path, most: int) -> bytes:
         return file.read(most + 1)[:most]
 
 
+def read_given(path: PathLike, most: int) -> bytes:
+    """The content of a file that the user names. A link of the user's leads to it.
+
+    Raises:
+        RunError: there is none, it is too large, or it cannot be read.
+    """
+    kind = kind_of(Path(path), follow=True)
+    if kind != "a file":  # a device may have no end, and a pipe nobody who writes into it
+        raise RunError(f"{path} is {kind}; name a file" if kind else f"{path}: there is no such file")
+    try:
+        return read_bytes(Path(os.path.realpath(path)), most)
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {reason(error)}") from error
+
+
 def read_json(path: Path, most: int = MOST_JSON) -> object:
     """The content of a JSON file.
 
