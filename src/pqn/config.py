@@ -159,6 +159,16 @@ class Config(Options):
         return by_name.made(Config, renamed.read(data))
 
 
+def refuse_preset(name: str) -> None:
+    """Refuses to vary `preset`. It says where the other options come from; with another name they stay as they are.
+
+    Raises:
+      ConfigError: `name` is that of the preset.
+    """
+    if name == "preset":
+        raise ConfigError("preset is a name and no option: to vary it would change nothing else; call once per preset")
+
+
 def _check_groups(config: Config) -> None:
     """An option that the algorithm does not read must not be set: it would be recorded as if it had an effect."""
     read = ALGORITHMS[config.algorithm]

@@ -31,12 +31,24 @@ def reproduce(*words: str) -> int:
         ("minatar --seeds 0", "'0' is not a number of seeds"),
         ("minatar --minutes nan", "'nan' is not a positive number"),
         ("smoke", "choose an --out, such as runs/smoke"),
+        ("smoke minatar --out x", "smoke is every experiment, tiny: leave out other names"),
+        ("smoke --share 0.1 --out x", "leave out other names, --arms and --share"),
+        ("minatr --list", "there is no experiment 'minatr'"),
+        ("--report --update nowhere.md --out x", "--update nowhere.md: there is no such file"),
+        (
+            "--report --update Makefile --out x",
+            "--update Makefile: it has no part of the form <!-- generated: NAME -->",
+        ),
+        ("--report --update docs --out x", "cannot read docs: is a directory"),
         ("minatar --ray --jobs 2", "--jobs is for this machine"),
         ("minatar --dry-run --gpus-per-run 1", "--gpus-per-run is for --ray"),
         ("minatar --shares 1", "there is no option --shares; did you mean '--share'?"),
     ],
 )
-def test_mistakes_are_answered_in_one_sentence(words: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_are_answered_in_one_sentence(
+    words: str, sentence: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[2])
     assert reproduce(*shlex.split(words)) == 2
     assert sentence in capsys.readouterr().err
 
@@ -50,12 +62,18 @@ def test_the_list_has_every_experiment_and_imports_no_jax(tmp_path: Path) -> Non
         assert f"{entry.name}: {entry.title}" in done.stdout
 
 
+def test_the_list_of_one_experiment(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert reproduce("classic", "--list", "--out", str(tmp_path)) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("classic: ") and "minatar: " not in shown
+
+
 def test_a_dry_run_shows_commands_that_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert reproduce("classic", "--dry-run", "--share", "0.1", "--seeds", "3", "--out", str(tmp_path)) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == len(experiment("classic").arms) + 1
     first = lines[0].split("#")[0].strip()
-    assert first == "pqn reproduce classic --arms pqn-cartpole --share 0.1 --seeds 3"
+    assert first == f"pqn reproduce classic --arms pqn-cartpole --share 0.1 --seeds 3 --out {tmp_path}"
     assert reproduce(*shlex.split(first)[2:], "--dry-run") == 0
     assert not list(tmp_path.iterdir()), "nothing is written"
 

@@ -41,9 +41,10 @@ def test_retired_results_are_not_used_and_say_why(tmp_path: Path) -> None:
     (tmp_path / RETIRED).write_text(text)
     choice = choose(BREAKOUT, tmp_path)
     assert choice is not None and choice.path == kept
-    (tmp_path / RETIRED).write_text("[[retired]]\nfile = 1")
-    with pytest.raises(RunError, match=r"retired\.toml is damaged"):
-        choose(BREAKOUT, tmp_path)
+    for text in ("[[retired]]\nfile = 1", "\xff", "a = " + "[" * 3000):
+        (tmp_path / RETIRED).write_text(text, encoding="latin-1")
+        with pytest.raises(RunError, match=r"retired\.toml is damaged"):
+            choose(BREAKOUT, tmp_path)
 
 
 def test_retired_files_of_this_repository_exist() -> None:

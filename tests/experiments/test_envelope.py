@@ -73,6 +73,16 @@ def test_a_torn_file_is_told_and_not_used(tmp_path: Path, bytes_kept: int) -> No
         ({"curves": {"greedy": {"steps": [1], "seconds": [1], "values": {"return": [[1.0]]}}}}, "its curve of return"),
         ({"steps": 0}, "says that it is complete"),
         ({"colour": "red"}, "'colour' is missing or unknown"),
+        ({"share": 1.5}, r"share of the budget is 1.5, and must be in \(0, 1\]"),
+        ({"share": None}, "its field 'share' is not as results are"),
+        ({"steps": "many"}, "its field 'steps' is not as results are"),
+        ({"seconds": None}, "its field 'seconds' is not as results are"),
+        ({"peak_bytes": "1"}, "its field 'peak_bytes' is not as results are"),
+        ({"complete": "yes"}, "its field 'complete' is not as results are"),
+        ({"seeds": [0, "1"]}, "its field 'seeds' is not as results are"),
+        ({"final": {"return": [1.0, "2"]}}, "its field 'final' is not as results are"),
+        ({"preset": "\x1b[2J"}, "its field 'preset' is not as results are"),
+        ({"notes": [{}]}, "its field 'notes' is not as results are"),
     ],
 )
 def test_a_result_that_contradicts_itself_is_refused(tmp_path: Path, change: dict[str, object], words: str) -> None:

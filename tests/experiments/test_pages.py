@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from made import arm_of, later, write
 
-from pqn.errors import ConfigError
+from pqn.errors import ConfigError, RunError
 from pqn.experiments import markers, numbers, pages, publish, speed_table, tables
 from pqn.experiments.chosen import choices
 from pqn.experiments.paper import experiment
@@ -123,6 +123,12 @@ def test_the_papers_code_has_its_own_data(tmp_path: Path) -> None:
     assert found["minatar:Breakout"].seeds == 3, "the run with the most steps"
     assert found["minatar:Breakout"].value == pytest.approx(87.57, abs=0.01)
     assert numbers.public_results(tmp_path) == {}
+    (tmp_path / "public").mkdir()
+    for text in ("{", "[]", '{"steps": 1, "seeds": 1}', '{"steps": "x", "seeds": 1, "name": "a", "test": "b"}'):
+        (tmp_path / numbers.PUBLIC).write_text(text)
+        for read in (numbers.public_results, speed_table.speed_table):
+            with pytest.raises(RunError, match="is damaged"):
+                read(tmp_path)
 
 
 def test_generated_parts_are_replaced_and_the_rest_is_not() -> None:

@@ -190,6 +190,28 @@ def test_a_line_torn_by_a_kill_is_forgotten(whole: Path, tmp_path: Path) -> None
     assert len(only(out).calls) == 2
 
 
+@pytest.mark.parametrize("line", ["{", "[]", "{}", '{"date": 1}', "\xff", "[" * 100_000])
+def test_a_line_that_names_no_process_is_told(line: str, tmp_path: Path) -> None:
+    attempt = runner.new_attempt(CARTPOLE, 1.0, 1, tmp_path)
+    (attempt / runner.CALLS).write_text(f"{line}\n", encoding="latin-1")
+    with pytest.raises(RunError, match=r"calls.jsonl is damaged: a line of it does not say which process worked here"):
+        runner.calls(attempt)
+    (attempt / runner.CALLS).unlink()
+    os.mkfifo(attempt / runner.CALLS)
+    with pytest.raises(RunError, match="is a pipe"):
+        runner.calls(attempt)
+
+
+def test_attempts_are_numbered_whatever_lies_beside_them(tmp_path: Path) -> None:
+    """Somebody copied one and removed another."""
+    first = runner.new_attempt(CARTPOLE, 1.0, 1, tmp_path)
+    second = runner.new_attempt(CARTPOLE, 1.0, 1, tmp_path)
+    shutil.copytree(first, first.with_name(f"{first.name}-old"))
+    first.rename(tmp_path / "elsewhere")
+    assert runner.unfinished(CARTPOLE, 1.0, 1, tmp_path) == second
+    assert runner.new_attempt(CARTPOLE, 1.0, 1, tmp_path).name.endswith("-attempt-3")
+
+
 def test_runs_of_another_configuration_are_refused(whole: Path, tmp_path: Path) -> None:
     """The preset changed since: what was trained is not what was asked for."""
     out = tmp_path / "copy"
@@ -252,6 +274,11 @@ def test_a_failure_is_kept_until_the_arm_succeeds(tmp_path: Path) -> None:
     runner.note_failure(CARTPOLE, 1.0, 1, tmp_path, Diverged("NaN in seed 3"))
     (why,) = runner.failures(CARTPOLE, tmp_path)
     assert "NaN in seed 3" in why
+    (attempt / runner.FAILED).write_text('{"date": "\\u001b[2J", "error": 1}')
+    assert runner.failures(CARTPOLE, tmp_path) == ["\\x1b[2J: 1"], "it cannot steer a terminal"
+    (attempt / runner.FAILED).write_text("{")
+    (why,) = runner.failures(CARTPOLE, tmp_path)
+    assert "failed.json is damaged" in why, "and does not keep the others from being listed"
     (attempt / runner.DONE).write_text("x")
     assert runner.failures(CARTPOLE, tmp_path) == []
 

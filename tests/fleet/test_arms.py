@@ -17,7 +17,7 @@ from conftest import TINY, tiny
 
 from pqn.errors import RunError
 from pqn.fleet import placement, processes
-from pqn.fleet.arms import Arm, Outcome, exit_status, log_of, refuse_another
+from pqn.fleet.arms import Arm, Outcome, exit_status, log_of, open_log, refuse_another
 from pqn.fleet.placement import Placement, run_arms
 from pqn.presets import preset
 from pqn.progress import Progress
@@ -224,3 +224,18 @@ def test_processes_end_with_the_one_that_wants_them(tmp_path, number):
 def test_a_directory_may_be_a_text(tmp_path):
     arm = Arm("a", tiny(), str(tmp_path / "a"))  # pyright: ignore[reportArgumentType]
     assert not arm.is_complete() and arm.out == tmp_path / "a"
+
+
+def test_a_log_is_a_file_of_the_folder(tmp_path):
+    """An old folder of somebody else: a pipe would be waited for, and a link would lead elsewhere."""
+    arm = Arm("lam-0", LONG, tmp_path / "sweep" / "lam-0")
+    open_log(arm).close()
+    log_of(arm).unlink()
+    os.mkfifo(log_of(arm))
+    with pytest.raises(RunError, match=r"lam-0.log is a pipe where a file of the run itself should be"):
+        open_log(arm)
+    log_of(arm).unlink()
+    log_of(arm).symlink_to(tmp_path / "precious")
+    with pytest.raises(RunError, match="is a symbolic link"):
+        open_log(arm)
+    assert not (tmp_path / "precious").exists()

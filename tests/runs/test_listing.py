@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -73,6 +74,13 @@ def test_every_run_and_how_it_ended(runs, finished_run):
     assert "is not the configuration of a run" in found["foreign"].reason
     assert "damaged" in found["torn"].reason and "summary.json is damaged" in found["summary"].reason
     assert len(whole.metrics) == len(read_metrics(runs / "a" / "finished" / "metrics.jsonl"))
+
+
+def test_runs_in_a_run_are_listed(runs):
+    """`--out runs` makes a run of the directory in which all others are; they must not vanish from the list."""
+    before = {info.path for info in pqn.runs(runs)}
+    shutil.copytree(runs / "killed", runs, dirs_exist_ok=True)
+    assert {info.path for info in pqn.runs(runs)} == before | {runs}
 
 
 def test_listing_leaves_a_lock_free(runs):

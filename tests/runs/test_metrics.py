@@ -101,6 +101,22 @@ def test_a_tail_of_zeros_after_a_power_cut(tmp_path: Path) -> None:
     assert read_metrics(path) == [{"update": 1}, {"update": 2}]
 
 
+@pytest.mark.parametrize("place", ["last", "before others"])
+@pytest.mark.parametrize(
+    "spoiled",
+    [
+        {"step": []}, {"step": "1"}, {"update": 1.5}, {"update": None}, {"kind": "\x1b[2J"}, {"\x1b[2J": 1},
+        {"returns": [["x"]]}, {"returns": {}}, {"returns": [[[1.0]]]}, {"returns": [[{}]]}, {"wall": 10**400},
+    ],
+)  # fmt: skip
+def test_a_row_holds_numbers(spoiled: dict[str, object], place: str, tmp_path: Path) -> None:
+    """Whoever shows rows relies on it: they format steps, average returns and print names."""
+    row = json.dumps(evaluation(1, [[1.0]]) | spoiled)
+    (tmp_path / "metrics.jsonl").write_text(f"{row}\n" + f"{json.dumps(evaluation(2, [[1.0]]))}\n" * (place != "last"))
+    with pytest.raises(RunError, match=r"metrics.jsonl is damaged: among .* line 1 holds what is no number"):
+        read_metrics(tmp_path / "metrics.jsonl")
+
+
 @pytest.mark.parametrize("torn", [b"", b'{"kind": "tra', b"\xff"])
 @pytest.mark.parametrize("update", [0, 3, 9])
 def test_a_resumed_file_equals_the_uninterrupted_one(tmp_path: Path, update: int, torn: bytes) -> None:

@@ -30,8 +30,10 @@ from pqn import training
 from pqn.cli import plot
 from pqn.cli.main import main
 from pqn.errors import PqnError
+from pqn.export.run import export_run
 from pqn.runs import manifest
 from pqn.runs.manifest import MANIFEST
+from pqn.watch.film import make_film
 
 SECONDS = 20  # a spoiled run that takes longer hangs; a tenth of a second is usual
 NEWEST, OLDER = "step-000000000010", "step-000000000008"
@@ -519,11 +521,23 @@ def test_links_are_not_followed_when_something_is_written(run, tmp_path):
     (run / "summary.json").unlink()
     assert resume(run)[0] == 640
     assert outside.read_text() == "precious" and json.loads((run / "summary.json").read_text())["steps"] == 640
-    for name in ("curve.png", ".lock"):
+    for name in ("curve.png", ".lock", "agent.mp4", "agent.gif", "export"):
         (run / name).unlink(missing_ok=True)
         (run / name).symlink_to(outside)
     assert plot_into(run) == "refused" and outcome(resume, run) == "refused"
+    assert film_into(run) == "refused" and export_into(run) == "refused"
+    (run / "export").unlink()
+    (run / "export").symlink_to(tmp_path)  # a directory
+    assert export_into(run) == "refused" and not (tmp_path / "agent.safetensors").exists()
     assert outside.read_text() == "precious"
+
+
+def film_into(run: Path) -> str:
+    return outcome(lambda path: (make_film(path, warn=print).step, []), run)
+
+
+def export_into(run: Path) -> str:
+    return outcome(lambda path: (len(export_run(path, ["safetensors"], warn=print).names), []), run)
 
 
 def plot_into(run: Path) -> str:

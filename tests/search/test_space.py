@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from pqn.config import Config
@@ -73,6 +75,9 @@ def test_what_optuna_chooses_are_options(tmp_path):
         ("learner.epochs = {low = 1, high = 2.5}", "learner.epochs is 2.5; it must be a whole number"),
         ("network.norm = ['layer', 'layr']", "did you mean 'layer'?"),
         ("network.norm = {low = 1, high = 2}", "network.norm is 1"),
+        ("preset = ['acrobot']", "preset is a name and no option"),
+        pytest.param("a = " + "[" * 3000, "is nested too deeply", id="lists in lists"),
+        pytest.param(".".join("a" * 3000) + " = 1", "is nested too deeply", id="tables in tables"),
     ],
 )
 def test_mistakes_are_sentences(text, sentence, tmp_path):
@@ -84,3 +89,13 @@ def test_mistakes_are_sentences(text, sentence, tmp_path):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(ConfigError, match="there is no such file"):
         read_space(tmp_path / "none.toml", Config())
+
+
+def test_the_file_may_be_a_link_and_nothing_else(tmp_path):
+    (tmp_path / "there.toml").write_text("learner.lam = [0, 1]")
+    (tmp_path / "link.toml").symlink_to(tmp_path / "there.toml")
+    assert read_space(tmp_path / "link.toml", Config()).dimensions == {"learner.lam": Choice((0, 1))}
+    os.mkfifo(tmp_path / "pipe.toml")
+    for name, kind in {"pipe.toml": "a pipe", ".": "a directory"}.items():
+        with pytest.raises(ConfigError, match=rf"--space .* is {kind}; name a file"):
+            read_space(tmp_path / name, Config())

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 from conftest import tiny
@@ -110,6 +111,41 @@ def test_another_search_in_the_same_place_is_refused(tmp_path):
         Search(tmp_path, BASE.replace(total_steps=1280), SPACE)
     with pytest.raises(RunError, match="holds a search in another space"):
         Search(tmp_path, BASE, Space({"learner.lr": Range(1e-4, 1.0)}))
+
+
+def tear(journal: Path, bytes_lost: int) -> None:
+    """As a worker that is killed in the middle of a line leaves it."""
+    journal.write_bytes(journal.read_bytes()[:-bytes_lost])
+
+
+@pytest.mark.parametrize("alive", [True, False], ids=["while another works", "and all are gone"])
+def test_a_line_torn_by_a_kill_does_not_end_the_search(alive, tmp_path):
+    search = Search(tmp_path, BASE, SPACE)
+    first, second = search.ask(2, budget=3)
+    search.complete(first, 7.0)
+    other = Search(tmp_path, BASE, SPACE) if alive else None
+    search.complete(second, 8.0)
+    tear(tmp_path / "journal.log", 9)
+    search.close()
+    other = other or Search(tmp_path, BASE, SPACE)
+    asked = other.ask(3, budget=3)
+    assert asked[0].config == second.config, "its end is not known, so it is tried again"
+    for entry in asked:
+        other.complete(entry, 9.0)
+    assert states(Search(tmp_path, BASE, SPACE)) == ["COMPLETE", "FAIL", "COMPLETE", "COMPLETE"]
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "{}", '{"op_code": 99}', '{"op_code": 1}', '{"op_code": 0}', "\xff"])
+def test_a_journal_that_is_none_is_told(line, tmp_path):
+    Search(tmp_path, BASE, SPACE).close()
+    with (tmp_path / "journal.log").open("a", encoding="latin-1") as file:
+        file.write(f"{line}\n" * 2)
+    with pytest.raises(RunError, match=r"journal.log is damaged: Optuna cannot read it; choose another --out"):
+        Search(tmp_path, BASE, SPACE)
+    (tmp_path / "journal.log").unlink()
+    os.mkfifo(tmp_path / "journal.log")
+    with pytest.raises(RunError, match="is a pipe"):
+        Search(tmp_path, BASE, SPACE)
 
 
 def test_options_that_do_not_fit_together_are_no_error(tmp_path):

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from importlib.abc import InspectLoader
 
 from pqn import __version__, cli
+from pqn.cli import interrupts
 from pqn.cli.options import Helped
 from pqn.errors import RUN_DIRECTORY, Diverged, Interrupted, PqnError, explained, reason, suggest
 from pqn.hosts import processes
@@ -65,12 +66,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: list[str]) -> int:
     """The exit status of a command, whatever happens in it."""
     try:
-        with explained():
+        with interrupts.heard(), explained():
             return _dispatch(argv)
     except Helped:
         return 0
     except KeyboardInterrupt:
-        return _fail("interrupted", 130)
+        return _fail("interrupted", interrupts.INTERRUPTED)
     except PqnError as error:
         return _fail(str(error), {Interrupted: 130, Diverged: 1}.get(type(error), 2))
     except OSError as error:

@@ -15,6 +15,7 @@ import inspect
 import itertools
 import json
 import math
+import re
 import sys
 import textwrap
 import typing
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
 
 SHORT = {"env.name": ["--env"], "network.module": ["--network"]}
 """Shorter names of options."""
+
+NEGATIVE = re.compile(r"-(\.?\d|inf|nan)", re.IGNORECASE)
+"""How a word begins that is a value and no option. To argparse itself, -1e3 is an option up to Python 3.13."""
+
+DASHES = "-–—−"  # texts that were typeset have other dashes than the shell wants
 
 Fields = TypeVar("Fields", bound="DataclassInstance")
 
@@ -60,6 +66,7 @@ class Parser(argparse.ArgumentParser):
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         self.names = names
+        self._negative_number_matcher = NEGATIVE
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message} (`{self.prog} --help` shows the options)")
@@ -75,11 +82,14 @@ class Parser(argparse.ArgumentParser):
             name = word.partition("=")[0]
             if name.startswith("--") and len(name) > 2 and name not in known:
                 new = renamed.OPTIONS.get(name[2:].replace("-", "_"))
-                hint = f"; it is --{new.replace('_', '-')} now" if new else suggest(name, known)
+                hint = f"; it is --{new.replace('_', '-')} now" if new else suggest(name.lower(), known)
                 self.error(f"there is no option {name}{hint}")
         given, left = self.parse_known_intermixed_args(argv)
         if left:
-            hint = "" if left[0] in self.names else suggest(left[0], self.names)
+            meant = left[0].lstrip(DASHES)
+            option = meant != left[0] and meant[:1].isalpha()
+            hint = suggest(f"--{meant.lower()}", known) if option else suggest(left[0], self.names)
+            hint = "" if left[0] in self.names else hint
             self.error(f"{left[0]!r} is one word too many{hint}")
         return given
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 from pathlib import Path
 
 from pqn.cli import cluster, options
 from pqn.errors import ConfigError, PqnError
-from pqn.experiments.paper import EXPERIMENTS, Arm, estimate, experiment, find_arms
+from pqn.experiments.paper import EXPERIMENTS, Arm, Experiment, estimate, experiment, find_arms
 
 SMOKE = "smoke"
+RESULTS = "results"
 DESCRIPTION = """\
 Runs the arms of an experiment of the paper and writes a result for each:
 
@@ -31,7 +33,7 @@ def run(argv: list[str]) -> int:
     cluster.placement(given)  # contradictions are told before anything else
     out = Path(given.out)
     if given.list:
-        return _list(out)
+        return _list(out, [experiment(name) for name in given.experiments] or list(EXPERIMENTS.values()))
     if given.report and not given.experiments:
         return _report(out, given.update)
     if not given.experiments:
@@ -43,7 +45,7 @@ def run(argv: list[str]) -> int:
         raise ConfigError("--arms are arms of one experiment; name only one")
     arms = [arm for entry in entries for arm in find_arms(entry, given.arms)]
     if given.dry_run:
-        return _dry_run(arms, given.share, given.seeds)
+        return _dry_run(arms, given.share, given.seeds, given.out)
     status = _run(arms, given, out)
     if given.report:
         _report(out, given.update)
@@ -63,7 +65,7 @@ def _parser() -> options.Parser:
         help="share of the budget, in (0, 1] (default: 1); schedules stay those of the whole",
     )  # fmt: skip
     parser.add_argument("--seeds", type=_count, default=None, metavar="N", help="seeds (default: as in the paper)")
-    parser.add_argument("--out", type=options.path, default="results", metavar="DIR", help="default: results")
+    parser.add_argument("--out", type=options.path, default=RESULTS, metavar="DIR", help="default: results")
     parser.add_argument(
         "--minutes", type=_positive, default=None, metavar="M", help="save and stop after so many minutes"
     )
@@ -104,13 +106,13 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _list(out: Path) -> int:
+def _list(out: Path, entries: list[Experiment]) -> int:
     from pqn.experiments import runner
     from pqn.experiments.chosen import choices
     from pqn.experiments.pages import headline
     from pqn.progress import clock
 
-    for entry in EXPERIMENTS.values():
+    for entry in entries:
         chosen = choices(entry, out)
         known = sum(arm.known for arm in entry.arms)
         print(f"{entry.name}: {entry.title} ({entry.where})")
@@ -127,17 +129,17 @@ def _list(out: Path) -> int:
     return 0
 
 
-def _dry_run(arms: list[Arm], share: float, seeds: int | None) -> int:
+def _dry_run(arms: list[Arm], share: float, seeds: int | None, out: str) -> int:
     from pqn.experiments import runner
     from pqn.progress import clock
 
-    total = 0.0
+    total, place = 0.0, "" if out == RESULTS else f" --out {shlex.quote(out)}"
     for arm in arms:
         entry = experiment(arm.experiment)
         minutes = estimate(arm, entry, share, seeds or entry.seeds)
         total += minutes if arm.known else 0.0
         note = f"about {clock(60 * minutes)}, {arm.gigabytes:g} GB a seed" if arm.known else "preset missing"
-        print(f"{runner.command(arm, share, seeds)}  # {note}")
+        print(f"{runner.command(arm, share, seeds)}{place}  # {note}")
     print(f"# {len(arms)} arms, about {clock(60 * total)} on one H200 (estimated)")
     return 0
 
@@ -160,10 +162,12 @@ def _smoke(given: argparse.Namespace, out: Path) -> int:
     from pqn.experiments.record import check_writable
     from pqn.progress import Progress
 
-    if given.out == "results":
+    if given.out == RESULTS:
         raise ConfigError(
             "smoke results mean nothing and must not lie among others: choose an --out, such as runs/smoke"
         )
+    if len(given.experiments) > 1 or given.arms or given.share != 1.0:
+        raise ConfigError("smoke is every experiment, tiny: leave out other names, --arms and --share")
     plan = smoke.plan()
     if given.dry_run:
         for arm in plan.run:
@@ -194,12 +198,23 @@ def _tell(outcomes: list) -> int:
     return 0
 
 
+def _page(name: str) -> Path:
+    """A page that --update names. One in which there is nothing to update was meant to be another."""
+    from pqn.experiments import markers
+
+    text = markers.read_page(Path(name))
+    if text is None:
+        raise ConfigError(f"--update {name}: there is no such file")
+    if not markers.names(text):
+        raise ConfigError(f"--update {name}: it has no part of the form <!-- generated: NAME -->")
+    return Path(name)
+
+
 def _report(out: Path, others: list[str] | None) -> int:
     from pqn.experiments.publish import build
 
-    usual = ["README.md", *map(str, sorted(Path("docs").glob("*.md")))]
-    names = [Path(name) for name in (usual if others is None else others)]
-    pages = [path for path in names if path.exists()]
+    usual = [path for path in (Path("README.md"), *sorted(Path("docs").glob("*.md"))) if path.exists()]
+    pages = usual if others is None else [_page(name) for name in others]
     for path in build(out, pages):
         print(path)
     return 0

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from pqn.cli import cluster, options
-from pqn.config import Config
+from pqn.config import Config, refuse_preset
 from pqn.errors import ConfigError
 from pqn.fleet.arms import Arm, Outcome, exit_status, refuse_another
 from pqn.fleet.placement import run_arms
@@ -134,6 +134,7 @@ def combinations(base: Config, axes: Sequence[Axis]) -> list[tuple[str, Config]]
     """A label and a validated configuration for every combination; all are checked before the first is trained."""
     names = [name for group, _ in axes for name in group]
     for name in names:
+        refuse_preset(name)
         if names.count(name) > 1:
             raise ConfigError(f"--over has {name} twice; give all of its values at once, as {name}=1,2")
     count = math.prod(len(points) for _, points in axes)

@@ -40,9 +40,9 @@ def retired(out: Path) -> dict[str, str]:
     if not path.exists():
         return {}
     try:
-        entries = tomllib.loads(path.read_text()).get("retired", [])
+        entries = tomllib.loads(path.read_text(encoding="utf-8")).get("retired", [])
         return {entry["file"]: entry["reason"] for entry in entries}
-    except (OSError, tomllib.TOMLDecodeError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise RunError(f"{path} is damaged: {why}") from error
 

@@ -110,8 +110,8 @@ def read_claims(path: Path) -> list[Claim]:
       RunError: it is damaged.
     """
     try:
-        return [Claim(**entry) for entry in tomllib.loads(path.read_text()).get("claim", [])]
-    except (OSError, tomllib.TOMLDecodeError, TypeError) as error:
+        return [Claim(**entry) for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("claim", [])]
+    except (OSError, ValueError, TypeError) as error:
         raise RunError(f"{path} is damaged: {error}") from error
 
 
@@ -119,7 +119,7 @@ def problems(root: Path, pages: Iterable[str], claims: Iterable[Claim]) -> list[
     """What is wrong, a sentence each: a number parts from its data, is not in its page, or has no data."""
     claims, found = list(claims), []
     for name in pages:
-        page = without_generated((root / name).read_text())
+        page = without_generated((root / name).read_text(encoding="utf-8"))
         covered: set[int] = set()
         for claim in (claim for claim in claims if claim.page == name):
             places = _places(page, claim.says)
@@ -128,7 +128,7 @@ def problems(root: Path, pages: Iterable[str], claims: Iterable[Claim]) -> list[
             found += check(root, claim)
         found += [
             f"{name}:{each.line}: {each.text} looks like a measurement and no claim in {CLAIMS} names its data"
-            for each in measurements((root / name).read_text())
+            for each in measurements((root / name).read_text(encoding="utf-8"))
             if each.start not in covered
         ]
     unknown = sorted({claim.page for claim in claims} - set(pages))
@@ -149,7 +149,7 @@ def check(root: Path, claim: Claim) -> list[str]:
 
 def read_value(path: Path, field: str, reduce: str = "") -> float:
     """A number of a JSON or JSON-lines file."""
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8")
     words = field.split("/")
     if path.suffix == ".jsonl":
         text = text.splitlines()[int(words.pop(0)) - 1]

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
+from pqn.config import MOST, Seed
 from pqn.errors import ConfigError
+from pqn.fields import Within
 from pqn.theory.choices import ACTIVATIONS, Activation
+
+# Bounds of what a program can count and hold; `validate` says what is too small to make sense.
+Size = Annotated[int, Within(0, 2**16)]
+Count = Annotated[int, Within(0, MOST)]
 
 BairdArm = Literal["linear", "linear+l2", "none", "l2", "layer", "layer+l2", "batch"]
 BairdUpdates = Literal["expected", "sampled"]
@@ -40,7 +46,7 @@ class BairdConfig:
     """Which learners to run. "linear" is wᵀx on Baird's own features; the others have one hidden layer."""
     kinds: tuple[BairdUpdates, ...] = BAIRD_UPDATES
     """Exact expected updates, and updates sampled along the behaviour's trajectory."""
-    width: int = 16
+    width: Size = 16
     """Hidden units (the paper's 16)."""
     pre: Activation = "identity"
     """σ_pre, before the normalisation. The paper does not name it; identity meets the lemma's conditions."""
@@ -50,7 +56,7 @@ class BairdConfig:
     """Discount (Sutton & Barto, section 11.2)."""
     learning_rate: float = 0.01
     """Step size α (Sutton & Barto, section 11.2)."""
-    updates: int = 20_000
+    updates: Count = 20_000
     """Updates per run."""
     eta: float = 1.01
     """η > 1 of the regularised TD update: η(γL/2)² on the final layer, η−1 on the inner weights."""
@@ -58,11 +64,11 @@ class BairdConfig:
     """Overrides the coefficient on the final-layer weights w; by default η(γL/2)²."""
     l2_inner: float | None = None
     """Overrides the coefficient on the inner weights M; by default η−1."""
-    seeds: int = 10
+    seeds: Size = 10
     """Independent initialisations (and trajectories, where updates are sampled)."""
-    records: int = 100
+    records: Count = 100
     """Points kept on each curve."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the first run."""
 
     def validate(self) -> None:
@@ -84,7 +90,7 @@ class BairdConfig:
 class LemmaConfig:
     """The bounds of the LayerNorm lemma, measured against width, discount and off-policiness."""
 
-    widths: tuple[int, ...] = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+    widths: tuple[Size, ...] = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
     """Widths k of the hidden layer."""
     norms: tuple[LemmaNorm, ...] = LEMMA_NORMS
     """none; scale: only the lemma's 1/√k; layer: the lemma's LayerNorm; layer_unscaled: LayerNorm as in libraries."""
@@ -98,23 +104,23 @@ class LemmaConfig:
     """Discounts of the off-policiness sweep."""
     shifts: tuple[float, ...] = (0.0, 0.25, 0.5, 0.75, 1.0)
     """Off-policiness ρ: data come from (1−ρ) d^π + ρ d^other."""
-    sweep_width: int = 256
+    sweep_width: Size = 256
     """Width of the γ and off-policiness sweep."""
-    states: int = 10
+    states: Size = 10
     """States of a random MDP."""
-    features: int = 8
+    features: Size = 8
     """Input features of a random MDP."""
     weight_norm: float = 1.0
     """‖w‖; the lemma assumes it bounded, so it does not grow with the width."""
     eta: float = 1.1
     """η of the regularised update."""
-    iterations: int = 40
+    iterations: Size = 40
     """Lanczos iterations per eigenvalue."""
-    seeds: int = 5
+    seeds: Size = 5
     """Random MDPs and initialisations."""
-    fit_from: int = 64
+    fit_from: Size = 64
     """Smallest width that enters the log-log slope: the bounds are asymptotic."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the first run."""
 
     def validate(self) -> None:
@@ -144,25 +150,25 @@ class DeepSeaConfig:
     `mask_probability` 1.
     """
 
-    depth: int = 20
+    depth: Annotated[int, Within(0, 1000)] = 20
     """Side N of the grid; an episode lasts N steps and one of 2^N action sequences finds the treasure."""
     norms: tuple[DeepSeaNorm, ...] = DEEPSEA_NORMS
     """Normalisation of the hidden layers of the learned network."""
-    ensemble: int = 20
+    ensemble: Size = 20
     """Members; one, drawn anew for every episode, acts greedily [b]."""
-    hidden: tuple[int, ...] = (50, 50)
+    hidden: tuple[Size, ...] = (50, 50)
     """Hidden layers [b]; each is followed by the norm and a ReLU."""
     prior_scale: float = 3.0
     """Weight of the fixed random prior network added to every member [b]; 0 leaves it out."""
     learning_rate: float = 1e-3
     """Adam's step size [b]."""
-    batch_size: int = 128
+    batch_size: Count = 128
     """Transitions per update, the same ones for the whole ensemble [b]."""
-    replay_capacity: int = 10_000
+    replay_capacity: Count = 10_000
     """Transitions kept in the shared buffer [b]."""
-    min_replay: int = 128
+    min_replay: Count = 128
     """Updates start once the buffer holds this many [b]."""
-    sgd_period: int = 1
+    sgd_period: Count = 1
     """Environment steps per update [b]."""
     mask_probability: float = 0.5
     """Probability with which a transition belongs to a member's bootstrap sample [b]."""
@@ -172,15 +178,15 @@ class DeepSeaConfig:
     """Total cost of always going right, spread over the N steps [b]."""
     batch_norm_momentum: float = 0.9
     """Momentum of BatchNorm's running statistics, which acting and targets use."""
-    episodes: int = 10_000
+    episodes: Count = 10_000
     """Episodes per seed [b]."""
-    chunk: int = 100
+    chunk: Count = 100
     """Episodes per compiled call; between calls the host looks whether every seed is done."""
     stop_when_solved: bool = True
     """Stop early once every seed is solved by bsuite's criterion."""
-    seeds: int = 10
+    seeds: Size = 10
     """Seeds; each has its own action mapping, ensemble and buffer."""
-    seed: int = 0
+    seed: Seed = 0
     """Seed of the first run."""
 
     def validate(self) -> None:
@@ -197,6 +203,7 @@ class DeepSeaConfig:
         check(0.0 <= self.gamma <= 1.0, f"gamma is {self.gamma}: choose a discount in [0, 1].")
         check(self.seeds >= 1, f"seeds is {self.seeds}: run at least one.")
         check(self.chunk >= 1, f"chunk is {self.chunk}: run at least one episode per call.")
+        check(self.episodes >= 1, f"episodes is {self.episodes}: run at least one.")
         check(self.episodes % self.chunk == 0, f"episodes ({self.episodes}) must be a multiple of chunk.")
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import types
+import typing
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -17,6 +19,7 @@ import numpy as np
 
 from pqn.errors import RunError, reason
 from pqn.experiments.record import Call, as_text
+from pqn.fields import hints
 from pqn.runs import files
 
 FORMAT = 1
@@ -136,6 +139,8 @@ class Envelope:
 
     def check(self) -> None:
         """Raises ValueError, with the rest of a sentence, for a result that contradicts itself."""
+        for part in (self, *self.calls, *self.curves.values()):
+            _check_types(part)
         count = len(self.seeds)
         if not self.calls or not count:
             raise ValueError("it names no process or no seed")
@@ -147,6 +152,31 @@ class Envelope:
                     raise ValueError(f"its curve of {metric} is not one for each of {count} seeds")
         if self.complete and self.steps <= 0:
             raise ValueError("it says that it is complete, and has no steps")
+        if not 0 < self.share <= 1:
+            raise ValueError(f"its share of the budget is {self.share:g}, and must be in (0, 1]")
+
+
+def _check_types(part: Envelope | Call | Curves) -> None:
+    """Raises ValueError, with the rest of a sentence, where a field is not of its type: pages calculate with them."""
+    for name, hint in hints(type(part)).items():
+        if not _fits(hint, getattr(part, name)):
+            raise ValueError(f"its field {name!r} is not as results are")
+
+
+def _fits(hint: object, value: object) -> bool:
+    """Whether a value, as JSON has it, is of a type. A text must be printable, since pages and terminals show it."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return any(_fits(each, value) for each in arguments)
+    if origin is list:
+        return isinstance(value, list) and all(_fits(arguments[0], each) for each in value)
+    if origin is Mapping:
+        return isinstance(value, Mapping) and all(_fits(str, key) and _fits(arguments[1], value[key]) for key in value)
+    if hint is str:
+        return isinstance(value, str) and value.isprintable()
+    if hint in (int, float):
+        return isinstance(value, int if hint is int else int | float) and not isinstance(value, bool)
+    return isinstance(value, typing.cast(type, hint))
 
 
 def write(out: Path, envelope: Envelope) -> Path:

@@ -37,15 +37,29 @@ def names(page: str) -> list[str]:
     return [found["name"] for found in _BLOCK.finditer(page)]
 
 
+def read_page(path: Path) -> str | None:
+    """The text of a page; None where there is none.
+
+    Raises:
+      RunError: it cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(f"cannot read {path}: {reason(error) if isinstance(error, OSError) else error}") from error
+
+
 def write_page(path: Path, text: str) -> bool:
     """Writes a page if it changed, and says whether it did.
 
     Raises:
       RunError: it cannot be written.
     """
+    if read_page(path) == text:
+        return False
     try:
-        if path.exists() and path.read_text() == text:
-            return False
         path.parent.mkdir(parents=True, exist_ok=True)
         files.write_atomically(path, text.encode())
     except OSError as error:

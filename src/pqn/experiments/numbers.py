@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ PUBLIC = Path("public") / "public-pqn-h200.jsonl"
 _GAMES = {title: game for game, title in ATARI_TITLES.items()}
 
 Chosen = Mapping[Arm, Choice]
+Made = TypeVar("Made")
 
 
 class Estimate(NamedTuple):
@@ -127,14 +128,21 @@ def public_results(out: Path) -> dict[str, Public]:
     Raises:
       RunError: the file is damaged.
     """
+    return read_public(out, lambda rows: {row["name"]: _public(row) for row in rows})
+
+
+def read_public(out: Path, made: Callable[[list[dict[str, Any]]], Made]) -> Made:
+    """What `made` makes of the rows about the paper's own code, the longest run last; of no rows, where there are none.
+
+    Raises:
+      RunError: the file is damaged.
+    """
     path = out / PUBLIC
-    if not path.exists():
-        return {}
     try:
-        rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-        rows.sort(key=lambda row: (row["steps"], row["seeds"]))
-        return {row["name"]: _public(row) for row in rows}
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+        return made(sorted(rows, key=lambda row: (row["steps"], row["seeds"])))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise RunError(f"{path} is damaged: {error}") from error
 
 

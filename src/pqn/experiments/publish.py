@@ -33,7 +33,7 @@ def build(out: Path, others: Iterable[Path] = (), figures: bool = True) -> list[
       figures: whether to draw; a figure takes a second.
 
     Raises:
-      RunError: a file cannot be written, or the list of retired results is damaged.
+      RunError: a file cannot be read or written, or the list of retired results is damaged.
       ConfigError: a page asks for a part that does not exist.
     """
     changed = [path for path, text in texts(out, others) if markers.write_page(path, text)]
@@ -51,7 +51,7 @@ def texts(out: Path, others: Iterable[Path] = ()) -> Iterator[tuple[Path, str]]:
     overview = out / PAGE
     empty = EMPTY.format(markers.block("overview", ""), markers.block("rule", ""))
     for path in (overview, *others):
-        text = path.read_text() if path.exists() else empty if path == overview else ""
+        text = markers.read_page(path) or (empty if path == overview else "")
         if markers.names(text):
             yield path, markers.filled(text, lambda name: pages.part(name, out))
 

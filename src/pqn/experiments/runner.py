@@ -9,11 +9,12 @@ written, in one step; `done` then names it.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any, cast
 
 from pqn.config import Config
 from pqn.errors import ConfigError, PqnError, RunError, reason
@@ -27,7 +28,7 @@ from pqn.progress import Progress
 from pqn.runs import files
 from pqn.runs.begun import begun
 from pqn.runs.directory import SUMMARY
-from pqn.runs.metrics import to_json
+from pqn.runs.json_text import parse_json, to_json
 
 RUNS = "runs"
 DONE, FAILED = "done", "failed.json"
@@ -127,7 +128,7 @@ def unfinished(arm: Arm, share: float, seeds: int, out: Path) -> Path | None:
 
 def new_attempt(arm: Arm, share: float, seeds: int, out: Path) -> Path:
     """A new directory to work in."""
-    number = len(_attempts(arm, share, seeds, out)) + 1
+    number = max((_number(path) for path in _attempts(arm, share, seeds, out)), default=0) + 1
     path = _folder(arm, out) / f"share-{share:g}-seeds-{seeds}-attempt-{number}"
     try:
         path.mkdir(parents=True)
@@ -141,22 +142,39 @@ def _folder(arm: Arm, out: Path) -> Path:
 
 
 def _attempts(arm: Arm, share: float, seeds: int, out: Path) -> list[Path]:
+    """The attempts at a share, oldest first. A copy that somebody made, such as attempt-1-old, is none."""
     found = _folder(arm, out).glob(f"share-{share:g}-seeds-{seeds}-attempt-*")
-    return sorted(found, key=lambda path: int(path.name.rpartition("-")[2]))
+    return sorted((path for path in found if _number(path)), key=_number)
+
+
+def _number(attempt: Path) -> int:
+    """Its number; 0 where the name has none."""
+    found = re.search(r"-attempt-([0-9]{1,9})$", attempt.name)
+    return int(found[1]) if found else 0
 
 
 def _note_call(attempt: Path, call: Call) -> None:
     """One more line in `calls.jsonl`; a torn last line, of a process that was killed, is ended first."""
     path = attempt / CALLS
-    data = path.read_bytes() if path.exists() else b""
+    data = files.read_bytes(path, files.MOST_JSON) if files.is_file(path) else b""
     kept = data[: data.rfind(b"\n") + 1]
     files.write_atomically(path, kept + to_json(dataclasses.asdict(call)).encode() + b"\n")
 
 
 def calls(attempt: Path) -> list[Call]:
-    """The processes that worked on an attempt, and on the smaller shares that its runs go on from."""
-    lines = [line for path in (*sorted(attempt.glob(f"*/{CALLS}")), attempt / CALLS) for line in path.open()]
-    return [Call(**json.loads(line)) for line in dict.fromkeys(lines)]
+    """The processes that worked on an attempt, and on the smaller shares that its runs go on from.
+
+    Raises:
+      RunError: a file does not say who did.
+    """
+    found: dict[bytes, Call] = {}
+    for path in (*sorted(attempt.glob(f"*/{CALLS}")), attempt / CALLS):
+        for line in files.read_bytes(path, files.MOST_JSON).splitlines():
+            try:
+                found[line] = Call(**cast(dict[str, Any], parse_json(line)))
+            except (ValueError, TypeError) as error:
+                raise RunError(f"{path} is damaged: a line of it does not say which process worked here") from error
+    return list(found.values())
 
 
 def note_failure(arm: Arm, share: float, seeds: int, out: Path, error: BaseException) -> None:
@@ -170,9 +188,12 @@ def failures(arm: Arm, out: Path) -> list[str]:
     """Why attempts at an arm have failed, in words."""
     found = []
     for path in sorted(_folder(arm, out).glob(f"*/{FAILED}")):
-        content = files.read_json(path)
+        try:
+            content = files.read_json(path)
+        except RunError as error:  # it does not keep the other arms from being listed
+            content = {"date": "nobody knows when", "error": error}
         if isinstance(content, dict) and not files.is_file(path.parent / DONE):
-            found.append(f"{content.get('date')}: {files.shown(str(content.get('error')))}")
+            found.append(files.shown(f"{content.get('date')}: {content.get('error')}"))
     return found
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import NamedTuple
 
 from pqn.experiments.chosen import results, retired
 from pqn.experiments.envelope import Envelope
-from pqn.experiments.numbers import PUBLIC
+from pqn.experiments.numbers import read_public
 from pqn.experiments.paper import EXPERIMENTS
 from pqn.progress import human
 
@@ -53,14 +52,16 @@ def timed(out: Path) -> list[Timed]:
 
 def speed_table(out: Path) -> str:
     """The table as Markdown."""
-    path = out / PUBLIC
-    rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    public = {(row["name"], row["seeds"]): row for row in sorted(rows, key=lambda row: row["steps"])}
+    public = read_public(
+        out,
+        lambda rows: {
+            (row["name"], row["seeds"]): f"{human(row['steps_per_s'])} ({EVALUATIONS[row['test']]})" for row in rows
+        },
+    )
     lines = ["| preset | seeds | training, steps/s | whole run, steps/s | the paper's code, steps/s | commit |"]
     lines += ["|---|---|---|---|---|---|"]
     for each in timed(out):
-        code = public.get((each.task, len(each.result.seeds)))
-        told = "–" if code is None else f"{human(code['steps_per_s'])} ({EVALUATIONS[code['test']]})"
+        told = public.get((each.task, len(each.result.seeds)), "–")
         whole = "–" if each.whole is None else human(each.whole)
         speed, commit = human(each.result.steps_per_second or 0.0), (each.result.last.commit or "")[:7]
         lines.append(f"| `{each.preset}` | {len(each.result.seeds)} | {speed} | {whole} | {told} | {commit} |")

@@ -74,6 +74,8 @@ def export_run(
     index = opened.index_of(train_seed)
     seed = trained.config.seed + index
     folder = opened.path / DEFAULT_FOLDER if out is None else files.as_path("out", out)
+    if out is None:
+        files.is_directory(folder)  # written into the run itself, and not where a link in it leads
     _refuse_other_readme(folder)
     actor, policies = opened.actor(trained, network, "export")
     model = Model(actor.config, trained.spec, jax.tree.map(lambda x: x[index], policies))

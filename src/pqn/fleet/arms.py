@@ -152,6 +152,18 @@ def log_of(arm: Task) -> Path:
     return arm.out.with_name(f"{arm.out.name}.log")
 
 
+def open_log(arm: Task) -> TextIO:
+    """The log of an arm, to go on writing.
+
+    Raises:
+      RunError: something else stands there. The folder may be an old one of somebody else, with a pipe or a link in it.
+    """
+    path = log_of(arm)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    files.is_file(path)
+    return path.open("a", encoding="utf-8")
+
+
 def say(outcome: Outcome, done: int, total: int, progress: Progress) -> None:
     """Reports an arm that runs in another process; `done` of `total` have ended with it."""
     if outcome.status == LEFT:

@@ -21,7 +21,7 @@ from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from pqn.errors import ConfigError, Interrupted, how_to_install
-from pqn.fleet.arms import INTERRUPTED, Outcome, Task, attempt, log_of, say
+from pqn.fleet.arms import INTERRUPTED, Outcome, Task, attempt, log_of, open_log, say
 from pqn.fleet.processes import memory_share
 from pqn.fleet.signals import stopping
 from pqn.fleet.work import from_line, to_line
@@ -76,8 +76,7 @@ def run_on_ray(
 def _work(line: str) -> tuple[str | None, int]:
     """The task: one arm, in a process of its own on some machine. Returns the error and the exit status."""
     arm = from_line(line)
-    arm.out.parent.mkdir(parents=True, exist_ok=True)
-    with open(log_of(arm), "a") as log:
+    with open_log(arm) as log:
         try:
             outcome = attempt(arm, Progress(log), log)
         except (Interrupted, KeyboardInterrupt) as stopped:

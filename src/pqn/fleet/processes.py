@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pqn.errors import Interrupted
-from pqn.fleet.arms import INTERRUPTED, Outcome, Task, log_of, say
+from pqn.fleet.arms import INTERRUPTED, Outcome, Task, log_of, open_log, say
 from pqn.fleet.signals import stopping
 from pqn.fleet.work import to_line
 from pqn.progress import Progress
@@ -100,8 +100,7 @@ def memory_share(share: float, given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _start(arm: Task, variables: dict[str, str]) -> subprocess.Popen[str]:
-    arm.out.parent.mkdir(parents=True, exist_ok=True)
-    with open(log_of(arm), "a") as log:
+    with open_log(arm) as log:
         process = subprocess.Popen(
             [sys.executable, "-m", "pqn.fleet.work"],
             stdin=subprocess.PIPE,

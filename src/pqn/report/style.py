@@ -6,6 +6,7 @@ the same bytes for the same numbers.
 
 from __future__ import annotations
 
+import io
 import os
 import warnings
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pqn.errors import RunError, reason
+from pqn.runs import files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -72,7 +74,7 @@ STYLE: Any = {
 
 @contextmanager
 def figure_file(path: str | os.PathLike[str], size: tuple[float, float], dpi: int = 200) -> Iterator[Figure]:
-    """Give a figure to draw on, in our style, and write it to the file afterwards.
+    """Give a figure to draw on, in our style, and write it to the file afterwards, whole or not at all.
 
     Args:
         path: the file; its suffix decides the format. Missing directories are made.
@@ -86,6 +88,7 @@ def figure_file(path: str | os.PathLike[str], size: tuple[float, float], dpi: in
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise RunError(f"cannot draw {path}: the name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+    place = files.output(path)
     try:
         import matplotlib
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -101,9 +104,11 @@ def figure_file(path: str | os.PathLike[str], size: tuple[float, float], dpi: in
         _make_room(figure)
         # The date in a file would make two equal figures differ.
         metadata = {".png": {"Software": None}, ".svg": {"Date": None}, ".pdf": {"CreationDate": None}}[suffix]
+        drawn = io.BytesIO()
+        figure.savefig(drawn, format=suffix[1:], dpi=dpi, metadata=metadata)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            figure.savefig(path, dpi=dpi, metadata=metadata)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            files.write_atomically(place, drawn.getvalue())
         except OSError as error:
             raise RunError(f"cannot write the figure {path}: {reason(error)}") from error
 

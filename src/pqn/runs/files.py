@@ -53,10 +53,10 @@ def as_path(name: str, given: object) -> Path:
 # ---------------------------------------------------------------------------------------------------------- reading
 
 
-def kind_of(path: Path) -> str | None:
-    """What stands at `path` ("a file", "a directory", "a symbolic link", …), without following it; None: nothing."""
+def kind_of(path: Path, *, follow: bool = False) -> str | None:
+    """What stands at `path` ("a file", "a directory", "a symbolic link", …), or where it leads; None: nothing."""
     try:
-        return _KINDS.get(stat.S_IFMT(os.lstat(path).st_mode), "something strange")
+        return _KINDS.get(stat.S_IFMT(os.stat(path, follow_symlinks=follow).st_mode), "something strange")
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:  # ValueError: a zero byte in the name
@@ -120,6 +120,21 @@ def read_bytes(path: Path, most: int) -> bytes:
         return file.read(most + 1)[:most]
 
 
+def read_given(path: PathLike, most: int) -> bytes:
+    """The content of a file that the user names. A link of the user's leads to it.
+
+    Raises:
+        RunError: there is none, it is too large, or it cannot be read.
+    """
+    kind = kind_of(Path(path), follow=True)
+    if kind != "a file":  # a device may have no end, and a pipe nobody who writes into it
+        raise RunError(f"{path} is {kind}; name a file" if kind else f"{path}: there is no such file")
+    try:
+        return read_bytes(Path(os.path.realpath(path)), most)
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {reason(error)}") from error
+
+
 def read_json(path: Path, most: int = MOST_JSON) -> object:
     """The content of a JSON file.
 
@@ -144,6 +159,18 @@ def shown(text: str) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------- writing
+
+
+def output(path: PathLike) -> Path:
+    """The file to write where the user names one for a result. A link of the user's leads to it.
+
+    Raises:
+        RunError: something else stands there. A device or a pipe would be replaced by a file, /dev/null included.
+    """
+    kind = kind_of(Path(path), follow=True)
+    if kind not in (None, "a file"):
+        raise RunError(f"cannot write {path}: it is {kind}; name a file")
+    return Path(os.path.realpath(path))
 
 
 def write_atomically(path: Path, data: bytes) -> None:

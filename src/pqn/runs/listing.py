@@ -17,7 +17,17 @@ import numpy as np
 from pqn.errors import PqnError, RunError, reason
 from pqn.runs import files
 from pqn.runs.configs import is_text
-from pqn.runs.directory import CONFIG, ENVIRONMENT, FAILURE, METRICS, SUMMARY, RunDir, is_locked, read_summary
+from pqn.runs.directory import (
+    CHECKPOINTS,
+    CONFIG,
+    ENVIRONMENT,
+    FAILURE,
+    METRICS,
+    SUMMARY,
+    RunDir,
+    is_locked,
+    read_summary,
+)
 from pqn.runs.metrics import Row, read_metrics
 from pqn.runs.opened import OpenedRun, open_run
 from pqn.runs.tidy import Metrics
@@ -80,21 +90,22 @@ def list_runs(directory: str | os.PathLike[str] = "runs") -> list[RunInfo]:
 
 
 def _run_directories(root: Path, depth: int) -> Iterator[Path]:
-    """Directories with a configuration, not looking into them; links are not followed."""
+    """Directories with a configuration, also where one lies in another; links are not followed."""
     try:
         is_run = files.kind_of(root / CONFIG) is not None
     except RunError:
         is_run = depth < DEEPEST  # closed to us: it is listed as broken
     if is_run:
         yield root
-        return
     try:
         below = sorted(entry.path for entry in os.scandir(root) if entry.is_dir(follow_symlinks=False))
     except OSError as error:
-        if depth == DEEPEST:
+        if depth == DEEPEST and not is_run:
             raise RunError(f"cannot list the runs in {root}: {reason(error)}") from error
         return  # one that is closed to us does not hide the others
     for path in below if depth else ():
+        if is_run and os.path.basename(path) == CHECKPOINTS:
+            continue  # many, and none of them is a run
         yield from _run_directories(Path(path), depth - 1)
 
 

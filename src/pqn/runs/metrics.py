@@ -19,7 +19,7 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeGuard
 
 import numpy as np
 
@@ -29,6 +29,7 @@ from pqn.runs.json_text import to_json
 
 Row = dict[str, Any]
 MOST_BYTES = 2**30  # of a metrics file; a row takes some hundred
+DEEPEST = 2  # lists in lists: a number for each seed and episode
 
 
 class MetricsWriter:
@@ -142,9 +143,11 @@ def read_metrics(path: str | os.PathLike[str]) -> list[Row]:
     except OSError as error:
         raise RunError(f"cannot read {path}: {reason(error)}") from error
     rows: list[Row] = []
-    for number, (_, row) in enumerate(lines, start=1):
+    for number, (line, row) in enumerate(lines, start=1):
         if row is not None:
             rows.append(row)
+        elif isinstance(_parsed(line), dict):  # no accident leaves such a line
+            raise RunError(f"{path} is damaged: among the rows of this run, line {number} holds what is no number")
         elif number < len(lines):
             raise RunError(f"{path} is damaged: line {number} is not a JSON object")
     return rows
@@ -222,15 +225,33 @@ def _mean(values: Sequence[float | None]) -> float:
 
 
 def _lines(data: bytes) -> Iterator[tuple[bytes, Row | None]]:
-    """Yield each line with its row, or with None where the line is torn or not a JSON object."""
+    """Yield each line with its row, or with None where the line is torn or no row."""
     for line in data.splitlines(keepends=True):
-        row = None
-        if line.endswith(b"\n"):
-            try:
-                row = json.loads(line)
-            except (ValueError, RecursionError):  # covers broken UTF-8 as well as broken JSON
-                row = None
-        yield line, row if isinstance(row, dict) and isinstance(row.get("update", 0), int) else None
+        row = _parsed(line)
+        yield line, row if _is_row(row) else None
+
+
+def _parsed(line: bytes) -> object:
+    """What a whole line says; None where it is torn."""
+    try:
+        return json.loads(line) if line.endswith(b"\n") else None
+    except (ValueError, RecursionError):  # covers broken UTF-8 as well as broken JSON
+        return None
+
+
+def _is_row(row: object) -> TypeGuard[Row]:
+    """Whether a line holds what a row may: whole counters, texts on one line, numbers, and lists of numbers."""
+    if not isinstance(row, dict) or not all(isinstance(row.get(name, 0), int) for name in ("update", "step")):
+        return False
+    return all(name.isprintable() and _is_cell(value) for name, value in row.items())
+
+
+def _is_cell(value: object, depth: int = 0) -> bool:
+    if isinstance(value, str):
+        return depth == 0 and value.isprintable()  # it may reach a terminal
+    if isinstance(value, list):
+        return depth < DEEPEST and all(_is_cell(each, depth + 1) for each in value)
+    return value is None or isinstance(value, float) or (isinstance(value, int) and abs(value) < 2**63)
 
 
 def _drop_torn_tail(path: Path) -> None:

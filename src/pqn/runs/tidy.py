@@ -109,7 +109,7 @@ class Metrics:
         """
         file = files.as_path("path", path)
         try:
-            files.write_atomically(file, self.csv(kind).encode())
+            files.write_atomically(files.output(file), self.csv(kind).encode())
         except OSError as error:
             raise RunError(f"cannot write {path}: {reason(error)}") from error
         return file

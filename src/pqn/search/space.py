@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pqn.config import Config
+from pqn.config import Config, refuse_preset
 from pqn.errors import ConfigError, RunError
 from pqn.fields import brief
 from pqn.runs import files
@@ -87,14 +87,13 @@ def read_space(path: Path, base: Config) -> Space:
       ConfigError: with what is wrong in the file.
     """
     try:
-        data = tomllib.loads(files.read_bytes(path, MOST_BYTES).decode())
-    except FileNotFoundError as error:
-        raise ConfigError(f"--space {path}: there is no such file") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--space {path} is not TOML: {error}") from error
+        entries = _flat(tomllib.loads(files.read_given(path, MOST_BYTES).decode()))
     except RunError as error:
-        raise ConfigError(f"--space {path}: {error}") from error
-    entries = _flat(data)
+        raise ConfigError(f"--space {error}") from error
+    except RecursionError as error:
+        raise ConfigError(f"--space {path} is nested too deeply") from error
+    except ValueError as error:  # of TOML, or of UTF-8
+        raise ConfigError(f"--space {path} is not TOML: {error}") from error
     if not entries:
         raise ConfigError(f"--space {path} is empty; write for example learner.lr = {{low = 1e-5, high = 1e-2}}")
     dimensions = {}
@@ -117,6 +116,7 @@ def _flat(data: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def _dimension(name: str, entry: object, base: Config) -> Range | Choice:
+    refuse_preset(name)
     if isinstance(entry, list):
         if not entry:
             raise ConfigError(f"{name} has no values to choose from")

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 ABOUT, JOURNAL, TRIALS, WORKERS = "tune.json", "journal.log", "trials.json", "workers"
 NAME = "pqn"
+LONGEST_LINE = 2**20  # bytes of a line in the journal; a trial of a hundred options takes some thousand
 WARM_UP = 0.2  # share of a run before which no trial is pruned: at first, ε says more about a return than the options
 
 
@@ -99,16 +100,20 @@ class Search:
 
     def _open(self, startup: int, prune: bool) -> Study:
         optuna = self.optuna
-        file = str(self.out / JOURNAL)
-        storage = optuna.storages.JournalStorage(
-            optuna.storages.journal.JournalFileBackend(file, lock_obj=_KernelLock(f"{file}.lock"))
-        )
+        journal = self.out / JOURNAL
+        files.is_file(journal)
         pruner = optuna.pruners.NopPruner()
         if prune:
             pruner = optuna.pruners.MedianPruner(startup, n_warmup_steps=int(WARM_UP * self.base.steps))
-        study = optuna.create_study(
-            study_name=NAME, storage=storage, direction="maximize", load_if_exists=True, pruner=pruner
-        )
+        try:
+            storage = optuna.storages.JournalStorage(
+                optuna.storages.journal.JournalFileBackend(str(journal), lock_obj=_JournalLock(journal))
+            )
+            study = optuna.create_study(
+                study_name=NAME, storage=storage, direction="maximize", load_if_exists=True, pruner=pruner
+            )
+        except (AssertionError, LookupError, TypeError, ValueError, AttributeError) as error:
+            raise RunError(f"{journal} is damaged: Optuna cannot read it; choose another --out") from error
         # Another seed after every interruption and for every worker: the same one would propose the same trials again.
         workers = sum(1 for _ in (self.out / WORKERS).iterdir())
         study.sampler = optuna.samplers.TPESampler(seed=self.base.seed + 1000 * workers, n_startup_trials=startup)
@@ -245,6 +250,30 @@ class _KernelLock:
 
     def release(self) -> None:
         os.close(self.descriptor)
+
+
+class _JournalLock(_KernelLock):
+    """The lock that a worker holds while it writes to the journal."""
+
+    def __init__(self, journal: Path):
+        super().__init__(f"{journal}.lock")
+        self.journal = journal
+
+    def acquire(self) -> bool:
+        """Also cuts a line that a killed worker left half written: the next one would go on right behind it, and
+        nobody could read the journal any more."""
+        super().acquire()
+        try:
+            with open(self.journal, "rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                start = file.seek(max(0, size - LONGEST_LINE))
+                whole = start + file.read().rfind(b"\n") + 1
+            if whole < size:
+                os.truncate(self.journal, whole)
+        except BaseException:
+            self.release()
+            raise
+        return True
 
 
 def _import_optuna() -> ModuleType:

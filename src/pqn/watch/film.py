@@ -126,6 +126,8 @@ def make_film(
     painter = find_painter(made)
     suffix = ".txt" if painter.is_text else ".mp4" if has_ffmpeg() else ".gif"
     path = files.as_path("out", out) if out is not None else opened.path / f"{NAME}{suffix}"
+    if out is None:
+        files.is_file(path)  # filmed into the run itself, and not where a link in it leads
     check_output(path, painter.is_text, source.name)
     limit = options.max_steps or min(step_limit(config, made.spec), MOST_STEPS)
     key = jax.random.split(jax.random.key(options.seed), config.seeds)[index]

@@ -13,6 +13,7 @@ from types import ModuleType
 from PIL import Image
 
 from pqn.errors import RunError, how_to_install, reason
+from pqn.runs import files
 from pqn.watch.view import Picture
 
 SUFFIXES = (".mp4", ".gif", ".txt")
@@ -23,7 +24,7 @@ def check_output(path: Path, is_text: bool, name: str) -> None:
     """Refuses, before anything is played, a file that could not be written.
 
     Raises:
-      RunError: a suffix that does not fit, or no ffmpeg.
+      RunError: a suffix that does not fit, no ffmpeg, or something that is no file in its place.
     """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
@@ -33,6 +34,7 @@ def check_output(path: Path, is_text: bool, name: str) -> None:
         raise RunError(f"cannot write {path}: {name} is shown as {want}")
     if suffix == ".mp4" and not has_ffmpeg():
         raise RunError(f"MP4 needs imageio-ffmpeg: {how_to_install('video')}; or write a GIF: -o {path.stem}.gif")
+    files.output(path)
 
 
 def has_ffmpeg() -> bool:
@@ -65,11 +67,13 @@ def write_text(path: Path, text: str) -> None:
 
 def _whole(path: Path, write: Callable[[Path], object]) -> None:
     """Calls `write` with the name of a temporary file, and gives that its name when it is complete."""
-    temporary = path.with_name(f".{path.stem}.tmp{path.suffix}")
+    place = files.output(path)
+    temporary = place.with_name(f".{place.stem}.tmp{path.suffix}")  # the suffix says what to write
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        files.create(temporary).close()  # the directory may be a run of somebody else, with a link of this name
         write(temporary)
-        temporary.replace(path)
+        temporary.replace(place)
     except OSError as error:
         raise RunError(f"cannot write {path}: {reason(error)}") from error
     finally:

@@ -54,11 +54,12 @@ def write_report(
         raise RunError("a report is of runs: name one at least")
     if out.suffix.lower() not in (".html", ".htm"):
         raise RunError(f"cannot write {out}: the name of a report must end in .html")
+    place = files.output(out)
     runs = read_runs(find_runs(names), warn)
     page = render(runs, title, commands.report(names))
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        files.write_atomically(out, page.encode())
+        place.parent.mkdir(parents=True, exist_ok=True)
+        files.write_atomically(place, page.encode())
     except OSError as error:
         raise RunError(f"cannot write the report {out}: {reason(error)}") from error
     return out
