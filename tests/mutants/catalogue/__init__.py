@@ -20,6 +20,7 @@ from . import (
     simulators,
     theory,
     traces,
+    trust,
     watching,
 )
 
@@ -42,4 +43,5 @@ MUTATIONS = [
     *watching.MUTATIONS,
     *reports.MUTATIONS,
     *experiments.MUTATIONS,
+    *trust.MUTATIONS,
 ]
