@@ -124,10 +124,7 @@ def make_film(
     if not is_ours(made):
         check_quickly(made)
     painter = find_painter(made)
-    suffix = ".txt" if painter.is_text else ".mp4" if has_ffmpeg() else ".gif"
-    path = files.as_path("out", out) if out is not None else opened.path / f"{NAME}{suffix}"
-    if out is None:
-        files.is_file(path)  # filmed into the run itself, and not where a link in it leads
+    path = files.as_path("out", out) if out is not None else _in_the_run(opened.path, painter.is_text)
     check_output(path, painter.is_text, source.name)
     limit = options.max_steps or min(step_limit(config, made.spec), MOST_STEPS)
     key = jax.random.split(jax.random.key(options.seed), config.seeds)[index]
@@ -145,6 +142,13 @@ def make_film(
         raise RunError(f"{source.name} was not played: max_steps is {limit}")
     result = moments.last.result.known()
     return Film(path, source.name, trained.step, np.asarray(result.ret), moments.lengths, limit, text)
+
+
+def _in_the_run(run: Path, is_text: bool) -> Path:
+    """Where a film goes if nobody says where: into the run itself, and not where a link in it leads."""
+    path = run / f"{NAME}{'.txt' if is_text else '.mp4' if has_ffmpeg() else '.gif'}"
+    files.is_file(path)
+    return path
 
 
 def _moments(made: JaxEnv | HostEnv, make_env: HostFactory, player: Player, episodes: int) -> Iterator[Moment]:
