@@ -36,8 +36,8 @@ _CPU_IN_HASTE: dict[str, bool | str] = {
 }
 LOOPS_UP_TO = 5000  # unroll a loop only if the result has at most this many operations; environments may say less
 # Arrays of at most this many numbers are updated by a choice for each. It makes a fifth to three fifths fewer kernels
-# of a step of MinAtar, Overcooked and Hanabi, counted for an H200: `bench.env_kernels`. Two of Craftax's floors are 4608
-# numbers; with 1024 here, 482 kernels of its step were left, with 5000 there are 366.
+# of a step of MinAtar, Overcooked and Hanabi, counted for an H200: `bench.env_kernels`. Two of Craftax's floors have
+# 4608: a step of it has 482 kernels with 1024 here, and 366 with 5000.
 UPDATES_UP_TO = 5000
 
 
