@@ -4,6 +4,9 @@ Clipping and optimising one vector instead of a tree of small arrays takes fewer
 small network's gradient step costs on an accelerator. A large matrix stays as it is: in the vector it would have to be
 copied out of it.
 
+The vector ends in zeros, which have no gradient: a processor takes several numbers at a time only of a length that it
+can divide. An optimiser's step of Acrobot's 69 379 numbers took a CPU five times as long as of CartPole's 68 610.
+
 On a CPU a large and tall matrix lies in memory as its transpose. Its gradient xᵀ g then is computed as gᵀ x, which
 reads the narrow factor by columns and not the tall one: for 1024 features and 128 units in 157 instead of 388 µs.
 """
@@ -23,6 +26,7 @@ from pqn.device import columns_are_slow
 from pqn.types import Array, PyTree
 
 LARGE = 2**17  # numbers in an array
+ALIGNED = 128  # the length of the vector is a multiple of this
 
 
 class Layout(NamedTuple):
@@ -56,7 +60,7 @@ class Packed:
         structure, shapes, is_large, is_turned = self.layout
         sizes = [math.prod(shape) for shape, large in zip(shapes, is_large, strict=True) if not large]
         rest, ends = iter(self.arrays), list(itertools.accumulate(sizes))
-        small = iter(_split(next(rest), ends[:-1])) if sizes else iter(())
+        small = iter(_split(next(rest), ends)) if sizes else iter(())  # the last part is filled with zeros
 
         def one(shape: tuple[int, ...], large: bool, turned: bool) -> Array:
             if not large:
@@ -72,7 +76,8 @@ def pack(tree: PyTree) -> Packed:
     shapes, is_large = tuple(leaf.shape for leaf in leaves), tuple(leaf.size >= LARGE for leaf in leaves)
     is_turned = tuple(leaf.size >= LARGE and _is_tall(leaf.shape) and columns_are_slow() for leaf in leaves)
     small = [leaf.reshape(-1) for leaf in leaves if leaf.size < LARGE]
-    vector = (jnp.concatenate(small),) if small else ()
+    rest = -sum(leaf.size for leaf in small) % ALIGNED
+    vector = (jnp.concatenate([*small, jnp.zeros(rest, small[0].dtype)]),) if small else ()
     large = (leaf.T if turned else leaf for leaf, turned in zip(leaves, is_turned, strict=True) if leaf.size >= LARGE)
     return Packed((*vector, *large), Layout(structure, shapes, is_large, is_turned))
 

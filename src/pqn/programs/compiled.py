@@ -119,9 +119,9 @@ class CompiledProgram:
     def _init(self, seeds: Array) -> RunState:
         return self.mesh.over_devices(self.over_seeds(self.init_one), SAME, self._axes)(seeds)
 
-    def update_all(self, state: RunState, hyper: Hyper) -> tuple[RunState, dict[str, Array]]:
-        """One update of every seed."""
-        return self.over_seeds(lambda one: self.update_one(one, hyper))(state)
+    def over_seeds_and(self, hyper: Hyper, function: Callable[..., R]) -> Callable[..., R]:
+        """Lifts a function whose last argument is the hyperparameters of its seed; here all seeds have the same."""
+        return self.over_seeds(lambda *of_seed: function(*of_seed, hyper))
 
     def _chunk(
         self, state: RunState, hyper: Hyper, count: Array, before: dict[str, Array] | None = None
@@ -138,14 +138,20 @@ class CompiledProgram:
         chunks.
         """
 
-        def body(_: Array, c: tuple[RunState, tuple[Array, Array]]) -> tuple[RunState, tuple[Array, Array]]:
-            state, totals = c
-            with repeated(self.planned_updates, self.doubled):
-                state, metrics = self.update_all(state, hyper)
-            return state, self._stacked(combine(self._by_name(*totals), metrics))
+        # The loop over updates is inside of that over seeds. Where seeds are taken one by one, the state of a seed is
+        # then copied once for all of its updates: it may hold a large buffer.
+        def updates(state: RunState, totals: tuple[Array, Array], hyper: Hyper) -> tuple[RunState, tuple[Array, Array]]:
+            def update(_: Array, c: tuple[RunState, tuple[Array, Array]]) -> tuple[RunState, tuple[Array, Array]]:
+                state, totals = c
+                with repeated(self.planned_updates, self.doubled):
+                    state, metrics = self.update_one(state, hyper)
+                return state, self._stacked(combine(self._by_name(*totals), metrics))
 
-        c = (state, self._stacked(blank(self._reported, self.config.seeds) | before))
-        return jax.lax.fori_loop(0, count, body, c)
+            return jax.lax.fori_loop(0, count, update, (state, totals))
+
+        floats, ints = self._stacked(blank(self._reported, self.config.seeds) | before)
+        state, (floats, ints) = self.over_seeds_and(hyper, updates)(state, (floats.T, ints.T))
+        return state, (floats.T, ints.T)
 
     def _stacked(self, totals: dict[str, Array]) -> tuple[Array, Array]:
         """Totals as two arrays, since each array is a kernel and a transfer. Numbers of updates stay exact integers."""

@@ -6,7 +6,8 @@ place on the axis has hyperparameters of its own. A trial gives the numbers that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,8 @@ from pqn.algorithms.base import TRACED, Hyper
 from pqn.config import Config
 from pqn.programs.base import JaxFactory, RunState
 from pqn.programs.compiled import CompiledProgram
-from pqn.types import Array
+
+R = TypeVar("R")
 
 
 class TrialsProgram(CompiledProgram):
@@ -35,9 +37,9 @@ class TrialsProgram(CompiledProgram):
         each = [Hyper.of(config) for config in configs]
         self.hyper = jax.tree.map(lambda *values: jnp.repeat(jnp.stack(values), first.seeds, axis=0), *each)
 
-    def update_all(self, state: RunState, hyper: Hyper) -> tuple[RunState, dict[str, Array]]:
-        """One update of every seed, with the hyperparameters [S] of its trial."""
-        return self.over_seeds(self.update_one)(state, hyper)
+    def over_seeds_and(self, hyper: Hyper, function: Callable[..., R]) -> Callable[..., R]:
+        """Each seed has the hyperparameters of its trial: `hyper` has an axis [S]."""
+        return lambda *of_all: self.over_seeds(function)(*of_all, hyper)
 
     def narrowed(self, kept: Sequence[int], state: RunState) -> tuple[TrialsProgram, RunState]:
         """The program of some of the trials, not compiled yet, and their part of the state."""
