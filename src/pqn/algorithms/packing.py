@@ -4,8 +4,8 @@ Clipping and optimising one vector instead of a tree of small arrays takes fewer
 small network's gradient step costs on an accelerator. A large matrix stays as it is: in the vector it would have to be
 copied out of it.
 
-The vector ends in zeros, which have no gradient: a processor takes several numbers at a time only of a length that it
-can divide. An optimiser's step of Acrobot's 69 379 numbers took a CPU five times as long as of CartPole's 68 610.
+The vector ends in zeros, which have no gradient: with two cores, XLA takes several numbers at a time only of a length
+that it can divide. A kernel of the optimiser took 99 µs for Acrobot's 69 379 numbers and 20 for CartPole's 68 610.
 
 On a CPU a large and tall matrix lies in memory as its transpose. Its gradient xᵀ g then is computed as gᵀ x, which
 reads the narrow factor by columns and not the tall one: for 1024 features and 128 units in 157 instead of 388 µs.

@@ -26,7 +26,7 @@ MUTATIONS = [
         PACKING,
         "rest = -sum(leaf.size for leaf in small) % ALIGNED",
         "rest = 0",
-        "Where the parameters are an odd number of numbers, an optimiser's step takes five times as long on a CPU.",
+        "Where the parameters are an odd number of numbers, an optimiser takes five times as long on two cores.",
         "algorithms/test_packing.py::test_small_arrays_are_one_vector_and_large_ones_follow",
     ),
     mutation(
